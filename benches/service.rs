@@ -21,7 +21,9 @@ use std::thread;
 use std::time::Duration;
 
 use clap::Parser;
-use cued::bench::load::{Client, Receiver, ServerProcess, count, measure, quantile, request, string_field};
+use cued::bench::load::{
+    Client, Receiver, ServerProcess, count, measure, quantile, request, string_field,
+};
 use cued::clock::Clock;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -65,7 +67,9 @@ struct Options {
 struct Figure(&'static str, fn(&Bed) -> Result<f64>);
 
 const FIGURES: [Figure; 14] = [
-    Figure("memory_start_mib", |bed| Ok(bed.server.memory("VmRSS:").unwrap_or_default() / 1_048_576.0)),
+    Figure("memory_start_mib", |bed| {
+        Ok(bed.server.memory("VmRSS:").unwrap_or_default() / 1_048_576.0)
+    }),
     Figure("creates_1", |bed| bed.creates(1)),
     Figure("creates_16", |bed| bed.creates(16)),
     Figure("creates_64", |bed| bed.creates(64)),
@@ -87,7 +91,8 @@ fn main() -> Result<()> {
     let programs: Vec<PathBuf> = std::iter::once(own).chain(options.against.clone()).collect();
     println!("{:<24} {:>12} {:>12} {:>8}", "median", "this", "other", "ratio");
     let is_wanted = |figure: &&Figure| {
-        options.only.is_empty() || options.only.iter().any(|prefix| figure.0.starts_with(prefix.as_str()))
+        options.only.is_empty()
+            || options.only.iter().any(|prefix| figure.0.starts_with(prefix.as_str()))
     };
     for Figure(name, measure) in FIGURES.iter().filter(is_wanted) {
         let mut values = vec![Vec::new(); programs.len()];
@@ -120,7 +125,8 @@ struct Bed {
 impl Bed {
     fn start(program: &Path, options: &Options) -> Result<Self> {
         let folder = tempfile::Builder::new().prefix("cued-bench-").tempdir_in(&options.dir)?;
-        let wrap: Vec<&str> = options.wrap.iter().flat_map(|wrap| wrap.split_whitespace()).collect();
+        let wrap: Vec<&str> =
+            options.wrap.iter().flat_map(|wrap| wrap.split_whitespace()).collect();
         let flags = ["--limits", "off", "--plans"];
         let plans = folder.path().join("plans.json");
         std::fs::write(
@@ -135,8 +141,12 @@ impl Bed {
 
     fn register(&self, number: usize) -> Result<String> {
         let body = json!({"email": format!("bench-{number}@example.com")}).to_string();
-        let account =
-            Client::connect(self.server.address)?.call(&request("POST", "/v1/auth/register", "", &body))?;
+        let account = Client::connect(self.server.address)?.call(&request(
+            "POST",
+            "/v1/auth/register",
+            "",
+            &body,
+        ))?;
         string_field(&account, "api_key").ok_or_else(|| "the registration has no key".into())
     }
 
@@ -171,7 +181,8 @@ impl Bed {
         let key = self.register(0)?;
         let due = self.in_seconds(self.lead)?;
         self.create_due(due, |_| create(&key, &once(due), "", "worker"))?;
-        self.clock.sleep(Duration::try_from(due.duration_since(self.clock.now())).unwrap_or_default());
+        self.clock
+            .sleep(Duration::try_from(due.duration_since(self.clock.now())).unwrap_or_default());
         self.wait_for_claimable(due)?;
         let claim = request("POST", "/v1/executions/claim", &key, "{}");
         self.rate(16, |_, client| {
@@ -182,8 +193,12 @@ impl Bed {
                 Err(error) => return Err(error),
             };
             let id = string_field(&claimed, "execution_id").unwrap_or_default();
-            let outcome =
-                request("POST", &format!("/v1/executions/{id}/outcome"), &key, r#"{"success": true}"#);
+            let outcome = request(
+                "POST",
+                &format!("/v1/executions/{id}/outcome"),
+                &key,
+                r#"{"success": true}"#,
+            );
             client.call(&outcome).map(|_| true)
         })
     }
@@ -227,15 +242,20 @@ impl Bed {
     fn lone_deliveries(&self, share: f64) -> Result<f64> {
         let (key, receiver) = (self.register(0)?, Receiver::start(1)?);
         let first = self.in_seconds(2.0)?;
-        let step =
-            |number: usize| SignedDuration::from_millis(100) * i32::try_from(number).unwrap_or_default();
+        let step = |number: usize| {
+            SignedDuration::from_millis(100) * i32::try_from(number).unwrap_or_default()
+        };
         self.create_all(100, |number| {
             create(&key, &once(first + step(number)), &receiver.url(0), "webhook")
         })?;
         Ok(quantile(&mut receiver.take(100, TIMEOUT)?, share))
     }
 
-    fn create_herd(&self, accounts: usize, url: impl Fn(usize) -> String + Sync) -> Result<Timestamp> {
+    fn create_herd(
+        &self,
+        accounts: usize,
+        url: impl Fn(usize) -> String + Sync,
+    ) -> Result<Timestamp> {
         let keys = (0..accounts).map(|number| self.register(number)).collect::<Result<Vec<_>>>()?;
         let due = self.in_seconds(self.lead)?;
         self.create_due(due, |number| {

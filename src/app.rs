@@ -101,7 +101,10 @@ impl App {
             // Before anything starts that fires or sends.
             let now = clock.now();
             let begun = store.write(move |tx| meta::begin_hold(tx, now)).wait();
-            begun.map_err(|source| OpenError::NotHeld { path: config.db.clone(), source: source.into() })?;
+            begun.map_err(|source| OpenError::NotHeld {
+                path: config.db.clone(),
+                source: source.into(),
+            })?;
         }
         let read = store.read_blocking(|read| Ok((meta::last_seen(read)?, meta::instance(read)?)));
         let (last_seen, instance) = read.map_err(io::Error::other)?;
@@ -123,10 +126,9 @@ impl App {
             polls: Mutex::new(SlidingWindows::new(MAX_POLLS, SignedDuration::from_mins(1))),
             sign_ins: Mutex::new(SlidingWindows::new(MAX_FAILED_SIGN_INS, SIGN_IN_WINDOW)),
             registrations: Mutex::new(SlidingWindows::new(MAX_REGISTRATIONS, REGISTRATION_WINDOW)),
-            unconfirmed_calls: config
-                .plans
-                .bounds_unconfirmed()
-                .then(|| Arc::new(Mutex::new(SlidingWindows::new(MAX_UNCONFIRMED_CALLS, CALL_WINDOW)))),
+            unconfirmed_calls: config.plans.bounds_unconfirmed().then(|| {
+                Arc::new(Mutex::new(SlidingWindows::new(MAX_UNCONFIRMED_CALLS, CALL_WINDOW)))
+            }),
             test_alerts: Arc::default(),
             test_calls: Arc::default(),
             test_caller: OnceLock::new(),
@@ -226,7 +228,9 @@ impl Notifiers {
     }
 
     pub fn notify_all(&self) {
-        for notifier in [&self.schedule, &self.send, &self.claim, &self.notifications, &self.progress] {
+        for notifier in
+            [&self.schedule, &self.send, &self.claim, &self.notifications, &self.progress]
+        {
             notifier.notify();
         }
     }

@@ -25,7 +25,10 @@ const LEVEL: u8 = 10;
 fn main() -> io::Result<()> {
     println!("cargo::rerun-if-changed=src/build/malloc.c");
     // Linked as a whole, because nothing refers to its constructor.
-    cc::Build::new().file("src/build/malloc.c").link_lib_modifier("+whole-archive").compile("malloc");
+    cc::Build::new()
+        .file("src/build/malloc.c")
+        .link_lib_modifier("+whole-archive")
+        .compile("malloc");
 
     println!("cargo::rerun-if-changed=src/http/openapi.json");
     let openapi = fs::read_to_string("src/http/openapi.json")?;
@@ -41,7 +44,8 @@ fn main() -> io::Result<()> {
 fn promises() -> io::Result<String> {
     const FOLDER: &str = "src/cli/client/commands/conformance/scenarios";
     println!("cargo::rerun-if-changed={FOLDER}");
-    let mut paths: Vec<_> = fs::read_dir(FOLDER)?.map(|file| Ok(file?.path())).collect::<io::Result<_>>()?;
+    let mut paths: Vec<_> =
+        fs::read_dir(FOLDER)?.map(|file| Ok(file?.path())).collect::<io::Result<_>>()?;
     paths.sort();
     let texts = paths.iter().map(fs::read_to_string).collect::<io::Result<Vec<_>>>()?;
     Ok(format!("[{}]", texts.join(",")))

@@ -165,7 +165,8 @@ impl Clock {
         match (deadline, &self.source) {
             (Some(deadline), ClockSource::System) => {
                 // The precise present, because the fraction that `now` drops would end the wait too late.
-                Duration::try_from(deadline.duration_since(self.now_precise())).unwrap_or(Duration::ZERO)
+                Duration::try_from(deadline.duration_since(self.now_precise()))
+                    .unwrap_or(Duration::ZERO)
             }
             _ => MAX_WAIT,
         }

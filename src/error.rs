@@ -109,7 +109,8 @@ impl From<rusqlite::Error> for Error {
                 | SqliteCode::CannotOpen,
             ) => Self::storage_from("the database file cannot be used now", error),
             Some(SqliteCode::DatabaseCorrupt | SqliteCode::NotADatabase) => {
-                let message = "the database file is corrupt; replace it with a backup (`cued restore`)";
+                let message =
+                    "the database file is corrupt; replace it with a backup (`cued restore`)";
                 Self::Corrupt(Fault::from_source(message, error))
             }
             _ => Self::fault_from("SQLite", error),
@@ -162,7 +163,8 @@ mod tests {
     #[test]
     fn a_full_disk_is_named_once() {
         let full = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_FULL);
-        let error = rusqlite::Error::SqliteFailure(full, Some("database or disk is full".to_owned()));
+        let error =
+            rusqlite::Error::SqliteFailure(full, Some("database or disk is full".to_owned()));
         let text = "the database file cannot be used now: database or disk is full";
         assert_eq!(Error::from(error).to_string(), text);
     }

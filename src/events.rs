@@ -100,7 +100,8 @@ impl EventId {
     /// Reads an id as a stream sends it, such as `5f3a9c-1842`.
     pub fn parse(text: &str) -> Option<Self> {
         let (boot, number) = text.split_once('-')?;
-        let is_boot = boot.len() == 6 && boot.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+        let is_boot =
+            boot.len() == 6 && boot.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
         let is_id = is_boot && number.bytes().all(|byte| byte.is_ascii_digit());
         is_id.then_some(())?;
         Some(Self { boot: boot.to_owned(), number: number.parse().ok()? })
@@ -253,7 +254,9 @@ impl State {
         let mut of_commit = BTreeMap::<i64, (u32, BTreeMap<EventType, u64>)>::new();
         for emitted in events {
             let (user_key, event_type, event) = match emitted {
-                PendingEvent::Counted { user_key, event_type } => (Some(user_key), event_type, None),
+                PendingEvent::Counted { user_key, event_type } => {
+                    (Some(user_key), event_type, None)
+                }
                 PendingEvent::Event(event) => (event.user_key, event.event_type, Some(event)),
             };
             let Some(user_key) = user_key else {
@@ -310,9 +313,14 @@ impl State {
     /// that has most. Only to a user or an address without a stream, and only one of several.
     fn stream_to_end(&self, user_key: i64, address: IpAddr) -> Option<u64> {
         let count_user = |user| self.streams.values().filter(|stream| stream.0 == user).count();
-        let count_address = |address| self.streams.values().filter(|stream| stream.1 == address).count();
-        let (is_new_user, is_new_address) = (count_user(user_key) == 0, count_address(address) == 0);
-        let ranks = self.streams.iter().map(|(number, it)| (count_user(it.0), count_address(it.1), *number));
+        let count_address =
+            |address| self.streams.values().filter(|stream| stream.1 == address).count();
+        let (is_new_user, is_new_address) =
+            (count_user(user_key) == 0, count_address(address) == 0);
+        let ranks = self
+            .streams
+            .iter()
+            .map(|(number, it)| (count_user(it.0), count_address(it.1), *number));
         let may_end = |(of_user, of_address, _): &(usize, usize, u64)| {
             (is_new_user && *of_user > 1) || (is_new_address && *of_address > 1)
         };
@@ -340,7 +348,9 @@ impl EventBody {
         EVENT_COST
             + match self {
                 Self::Single(event) => {
-                    event.data.len() + event.cue_id.as_ref().map_or(0, String::len) + event.tags.bytes()
+                    event.data.len()
+                        + event.cue_id.as_ref().map_or(0, String::len)
+                        + event.tags.bytes()
                 }
                 Self::Burst(counts) => counts.len() * 2 * size_of::<u64>(),
             }
@@ -369,7 +379,10 @@ impl EventStream {
     /// The next events of the user that `filter` admits, a few at a time; empty at the end of the ring. A stream that
     /// is too slow is moved to the newest event.
     /// Errors: events after its position are no longer in the ring.
-    pub fn take(&mut self, filter: &EventFilter) -> std::result::Result<Vec<StreamEvent>, ResetReason> {
+    pub fn take(
+        &mut self,
+        filter: &EventFilter,
+    ) -> std::result::Result<Vec<StreamEvent>, ResetReason> {
         // Before the look, so that an event in between wakes the stream.
         self.changed.borrow_and_update();
         let state = self.events.state.lock();

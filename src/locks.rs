@@ -59,7 +59,8 @@ impl Condvar {
         guard: MutexGuard<'a, T>,
         timeout: Duration,
     ) -> (MutexGuard<'a, T>, bool) {
-        let (guard, waited) = self.0.wait_timeout(guard, timeout).unwrap_or_else(PoisonError::into_inner);
+        let (guard, waited) =
+            self.0.wait_timeout(guard, timeout).unwrap_or_else(PoisonError::into_inner);
         (guard, waited.timed_out())
     }
 
@@ -69,6 +70,9 @@ impl Condvar {
         timeout: Duration,
         condition: impl FnMut(&mut T) -> bool,
     ) -> MutexGuard<'a, T> {
-        self.0.wait_timeout_while(guard, timeout, condition).unwrap_or_else(PoisonError::into_inner).0
+        self.0
+            .wait_timeout_while(guard, timeout, condition)
+            .unwrap_or_else(PoisonError::into_inner)
+            .0
     }
 }

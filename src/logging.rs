@@ -89,7 +89,8 @@ impl<S: Subscriber> Layer<S> for Latest {
             Level::WARN => "warn",
             _ => return,
         };
-        let mut texts = BoundedTexts { left: MAX_ENTRY_BYTES, message: String::new(), fields: Map::new() };
+        let mut texts =
+            BoundedTexts { left: MAX_ENTRY_BYTES, message: String::new(), fields: Map::new() };
         event.record(&mut texts);
         let BoundedTexts { message, fields, .. } = texts;
         let mut latest = LATEST.lock();
@@ -183,7 +184,12 @@ mod tests {
                 tracing::warn!(count, "early");
             }
             tracing::info!("no warning");
-            tracing::error!(key = "cue_sk_0123456789abcdef0123456789abcdef", is_it = true, "whsec_{}", "abc");
+            tracing::error!(
+                key = "cue_sk_0123456789abcdef0123456789abcdef",
+                is_it = true,
+                "whsec_{}",
+                "abc"
+            );
             let long = "ä".repeat(MAX_ENTRY_BYTES);
             tracing::warn!(error = %long, cause = ?"\u{1b}[2J", "a long one");
         });
@@ -195,7 +201,10 @@ mod tests {
         let all = latest(MAX_ENTRIES + 10);
         assert_eq!(all.len(), MAX_ENTRIES);
         assert_eq!((all[1].level, all[1].message.as_str()), ("error", "(hidden)"));
-        assert_eq!(Value::from(all[1].fields.clone()), serde_json::json!({"key": "(hidden)", "is_it": true}));
+        assert_eq!(
+            Value::from(all[1].fields.clone()),
+            serde_json::json!({"key": "(hidden)", "is_it": true})
+        );
         assert_eq!(all[2].fields["count"], MAX_ENTRIES + 9);
         assert_eq!(all[MAX_ENTRIES - 1].fields["count"], 12);
     }

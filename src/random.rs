@@ -11,9 +11,9 @@ use crate::locks::Mutex;
 
 pub fn fill(bytes: &mut [u8]) -> Result<()> {
     // ring gives no cause: `Unspecified` has no content.
-    SystemRandom::new()
-        .fill(bytes)
-        .map_err(|ring::error::Unspecified| Error::fault("the operating system returned no random bytes"))
+    SystemRandom::new().fill(bytes).map_err(|ring::error::Unspecified| {
+        Error::fault("the operating system returned no random bytes")
+    })
 }
 
 pub fn bytes<const N: usize>() -> Result<[u8; N]> {

@@ -78,7 +78,9 @@ pub enum ServeError {
 fn remedy(source: &io::Error, flag: &str) -> String {
     match source.kind() {
         io::ErrorKind::AddrInUse => {
-            format!("another program, perhaps another cued, has this port: stop it, or give another {flag}")
+            format!(
+                "another program, perhaps another cued, has this port: stop it, or give another {flag}"
+            )
         }
         io::ErrorKind::AddrNotAvailable => {
             format!(
@@ -118,7 +120,8 @@ pub fn run(clock: Clock, mut config: Config, listen: ListenConfig) -> Result<(),
         config.public_url = format!("http://{}", address_of(&listener)?);
     }
     config.callbacks = with_echo_path(config.callbacks, &config.public_url)?;
-    let (connections, allowed_hosts) = (config.http.max_connections, config.http.allowed_hosts.clone());
+    let (connections, allowed_hosts) =
+        (config.http.max_connections, config.http.allowed_hosts.clone());
     let port = ListenerConfig { listener, table: ROUTES, connections, allowed_hosts };
     let app = Arc::new(App::open(clock, config)?);
     // Held until the first line is printed: the engine prints the mails that wait.
@@ -139,7 +142,8 @@ pub fn run(clock: Clock, mut config: Config, listen: ListenConfig) -> Result<(),
     let input = listen.until_input_ends.then(watch_input).transpose()?;
     let metrics_address = metrics.as_ref().map(|it| it.address);
     let served = runtime.block_on(serve(port, metrics_address, &app, stdout, input, halt));
-    let elapsed = stopped_at.get().map_or(Duration::ZERO, |at| app.clock.monotonic().saturating_sub(*at));
+    let elapsed =
+        stopped_at.get().map_or(Duration::ZERO, |at| app.clock.monotonic().saturating_sub(*at));
     // Running deliveries end in the meantime.
     app.login_mailer.stop(STOP_TIME.saturating_sub(elapsed));
     engine.stop();
@@ -243,7 +247,8 @@ async fn serve(
 /// restart it would still be full.
 pub fn liveness(app: &Arc<App>) -> Liveness {
     let app = Arc::clone(app);
-    let is_alive = move || app.store.writer_responds() && app.engine_stats.is_alive(app.clock.monotonic());
+    let is_alive =
+        move || app.store.writer_responds() && app.engine_stats.is_alive(app.clock.monotonic());
     Liveness { what: "Scheduler or writer thread", is_alive: Box::new(is_alive) }
 }
 
@@ -277,9 +282,14 @@ impl MetricsServer {
     fn start(listener: TcpListener, app: &Arc<App>) -> Result<Self, ServeError> {
         let address = address_of(&listener)?;
         // A collector may use any name for an address outside loopback.
-        let allowed_hosts = app.config.http.allowed_hosts.clone().filter(|_| address.ip().is_loopback());
-        let port =
-            ListenerConfig { listener, table: METRICS, connections: METRICS_CONNECTIONS, allowed_hosts };
+        let allowed_hosts =
+            app.config.http.allowed_hosts.clone().filter(|_| address.ip().is_loopback());
+        let port = ListenerConfig {
+            listener,
+            table: METRICS,
+            connections: METRICS_CONNECTIONS,
+            allowed_hosts,
+        };
         let (stop, stopped) = oneshot::channel();
         let task = tokio::spawn(server::serve(port, Arc::clone(app), async {
             // A dropped sender means stop as well.
@@ -338,7 +348,11 @@ mod tests {
             (4_096, Some(0), 1),
         ] {
             config.http.max_connections = configured;
-            assert_eq!(max_connections(&config, max_open_files), expected, "{configured} {max_open_files:?}");
+            assert_eq!(
+                max_connections(&config, max_open_files),
+                expected,
+                "{configured} {max_open_files:?}"
+            );
         }
     }
 }

@@ -40,8 +40,8 @@ impl EndSignals {
         let Self { runtime, signals } = self;
         runtime.block_on(poll_fn(|context| {
             let mut signals = signals.iter_mut();
-            let received =
-                signals.find_map(|(it, number)| it.poll_recv(context).is_ready().then_some(*number));
+            let received = signals
+                .find_map(|(it, number)| it.poll_recv(context).is_ready().then_some(*number));
             received.map_or(Poll::Pending, |number| Poll::Ready(SIGNALLED + number))
         }))
     }

@@ -25,9 +25,12 @@ impl SystemdService {
         };
         socket.send(&format!("READY=1\nSTATUS={status}"));
         let number = |name| env::var(name).ok()?.parse::<u64>().ok();
-        let is_own = number("WATCHDOG_PID").is_none_or(|process| process == u64::from(std::process::id()));
-        let timeout = number("WATCHDOG_USEC").filter(|time| is_own && *time > 0).map(Duration::from_micros);
-        let watchdog = timeout.map(|timeout| Watchdog::start(liveness, Arc::clone(&socket), timeout));
+        let is_own =
+            number("WATCHDOG_PID").is_none_or(|process| process == u64::from(std::process::id()));
+        let timeout =
+            number("WATCHDOG_USEC").filter(|time| is_own && *time > 0).map(Duration::from_micros);
+        let watchdog =
+            timeout.map(|timeout| Watchdog::start(liveness, Arc::clone(&socket), timeout));
         Ok(Self { socket: Some(socket), watchdog: watchdog.transpose()? })
     }
 
@@ -76,7 +79,12 @@ impl NotifySocket {
             [b'@', name @ ..] => {
                 <SocketAddr as std::os::linux::net::SocketAddrExt>::from_abstract_name(name)?
             }
-            _ => return Err(io::Error::new(io::ErrorKind::InvalidInput, "it must begin with / or @")),
+            _ => {
+                return Err(io::Error::new(
+                    io::ErrorKind::InvalidInput,
+                    "it must begin with / or @",
+                ));
+            }
         };
         Ok(Self { socket: UnixDatagram::unbound()?, address })
     }
@@ -104,7 +112,11 @@ pub struct Watchdog {
 
 impl Watchdog {
     /// Starts the thread. It notifies systemd twice per `timeout`, as systemd recommends.
-    pub fn start(liveness: Liveness, socket: Arc<NotifySocket>, timeout: Duration) -> io::Result<Self> {
+    pub fn start(
+        liveness: Liveness,
+        socket: Arc<NotifySocket>,
+        timeout: Duration,
+    ) -> io::Result<Self> {
         let (stopping, stop) = channel();
         let thread = std::thread::Builder::new().name("watchdog".to_owned());
         let thread = thread.spawn(move || watch(&liveness, &socket, timeout / 2, &stop))?;
@@ -128,7 +140,10 @@ fn watch(liveness: &Liveness, socket: &NotifySocket, interval: Duration, stop: &
             (true, true) => socket.send("WATCHDOG=1"),
             (false, true) => socket.send("WATCHDOG=1\nSTATUS=Running again"),
             (true, false) => {
-                tracing::error!(part = liveness.what, "unresponsive; systemd watchdog no longer notified");
+                tracing::error!(
+                    part = liveness.what,
+                    "unresponsive; systemd watchdog no longer notified"
+                );
                 socket.send(&format!("STATUS={} is unresponsive", liveness.what));
             }
             (false, false) => {}

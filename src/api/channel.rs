@@ -9,8 +9,8 @@ use crate::api::fields::JsonFields;
 use crate::domain::api_error::{FieldError, LocSegment, Refusal};
 use crate::domain::channel::services::{Setting, SettingKind, service};
 use crate::domain::channel::{
-    Channel, ChannelEvents, ChannelType, EVENT_RULE, MAX_EVENTS, MAX_NAME, NewChannel, Quiet, REMIND_AFTER,
-    REMIND_RANGE, Repeat, Settings, is_event, masked, masked_url, parse_minute,
+    Channel, ChannelEvents, ChannelType, EVENT_RULE, MAX_EVENTS, MAX_NAME, NewChannel, Quiet,
+    REMIND_AFTER, REMIND_RANGE, Repeat, Settings, is_event, masked, masked_url, parse_minute,
 };
 use crate::domain::cue::tags::Tags;
 use crate::domain::schedule::Zone;
@@ -28,8 +28,12 @@ const REPEATED: [&str; 9] =
     ["type", "name", "events", "tags", "quiet", "repeat", "remind_after_seconds", "to", "priority"];
 
 /// Reads the body of a create.
-pub fn new_channel(mut fields: JsonFields<'_>, policy: &AddressPolicy) -> Result<NewChannel, Refusal> {
-    let channel_type = fields.required_one_of("type", &ChannelType::WORDS).and_then(ChannelType::parse);
+pub fn new_channel(
+    mut fields: JsonFields<'_>,
+    policy: &AddressPolicy,
+) -> Result<NewChannel, Refusal> {
+    let channel_type =
+        fields.required_one_of("type", &ChannelType::WORDS).and_then(ChannelType::parse);
     let Some(channel_type) = channel_type else {
         // Which settings it should have follows from the type.
         fields.finish().map_err(without_secrets)?;
@@ -91,7 +95,9 @@ fn read_fields(
 ) -> Result<ChannelPatch, Refusal> {
     let mut settings = Vec::new();
     for setting in service(channel_type).settings {
-        let read = |fields: &mut JsonFields<'_>| read_setting(fields, channel_type, setting, stored, policy);
+        let read = |fields: &mut JsonFields<'_>| {
+            read_setting(fields, channel_type, setting, stored, policy)
+        };
         if let Some(Some(value)) = fields.nullable(setting.name, read) {
             settings.push((setting.name, value));
         }
@@ -99,7 +105,10 @@ fn read_fields(
             if stored.is_none() {
                 fields.add_missing(setting.name);
             } else if !fields.is_absent(setting.name) {
-                fields.reject(setting.name, &format!("a channel of type {} needs it", channel_type.as_str()));
+                fields.reject(
+                    setting.name,
+                    &format!("a channel of type {} needs it", channel_type.as_str()),
+                );
             }
         }
     }
@@ -110,11 +119,18 @@ fn read_fields(
     let events = read_events(&mut fields);
     let repeat = fields.one_of("repeat", &Repeat::WORDS).and_then(Repeat::parse);
     let remind_after_seconds = read_remind_after(&mut fields);
-    let kinds =
-        [("name", "text"), ("events", "list"), ("repeat", "text"), ("remind_after_seconds", "number")];
+    let kinds = [
+        ("name", "text"),
+        ("events", "list"),
+        ("repeat", "text"),
+        ("remind_after_seconds", "number"),
+    ];
     for (field, kind) in kinds {
         if stored.is_some() && !fields.is_absent(field) && fields.any(field).is_none() {
-            fields.reject(field, &format!("should be a {kind}, not null; leave it out to keep the {field}"));
+            fields.reject(
+                field,
+                &format!("should be a {kind}, not null; leave it out to keep the {field}"),
+            );
         }
     }
     let tags = fields.nullable("tags", read_tags).map(Option::unwrap_or_default);
@@ -125,9 +141,15 @@ fn read_fields(
 }
 
 /// No host gets a secret that was given for another one: with a new host a secret is given too, or removed.
-fn ask_for_secrets(fields: &JsonFields<'_>, channel: &Channel, changed: &[(&'static str, Option<String>)]) {
+fn ask_for_secrets(
+    fields: &JsonFields<'_>,
+    channel: &Channel,
+    changed: &[(&'static str, Option<String>)],
+) {
     let changes = |name: &str| changed.iter().find(|(own, _)| *own == name);
-    let origin = |url: &str| CallbackTarget::parse(url).ok().map(|target| (target.https, target.authority()));
+    let origin = |url: &str| {
+        CallbackTarget::parse(url).ok().map(|target| (target.https, target.authority()))
+    };
     let moves = |setting: &Setting| {
         let url = changes(setting.name).and_then(|(_, url)| url.as_deref());
         let stored = channel.settings.get(setting.name).and_then(origin);
@@ -139,7 +161,10 @@ fn ask_for_secrets(fields: &JsonFields<'_>, channel: &Channel, changed: &[(&'sta
     }
     for setting in of_type.iter().filter(|setting| setting.kind == SettingKind::Secret) {
         if channel.settings.get(setting.name).is_some() && changes(setting.name).is_none() {
-            fields.reject(setting.name, "should be given again: another host does not get the stored one");
+            fields.reject(
+                setting.name,
+                "should be given again: another host does not get the stored one",
+            );
         }
     }
 }
@@ -182,17 +207,20 @@ fn read_setting(
         SettingKind::Text => fields.text_or_number(name, 1..=MAX_SETTING),
     };
     let Some(value) = value else { return Some(None) };
-    if stored.and_then(|channel| channel.settings.get(name)).is_some_and(|kept| shown(setting, kept) == value)
+    if stored
+        .and_then(|channel| channel.settings.get(name))
+        .is_some_and(|kept| shown(setting, kept) == value)
     {
         return None;
     }
     let checked = match setting.kind {
-        SettingKind::Url | SettingKind::SecretUrl => {
-            check_url(&value, policy).map_err(|error| url_problem(setting, &error)).map(|target| target.url)
-        }
+        SettingKind::Url | SettingKind::SecretUrl => check_url(&value, policy)
+            .map_err(|error| url_problem(setting, &error))
+            .map(|target| target.url),
         _ => Ok(value),
     };
-    let checked = checked.and_then(|value| (service(channel_type).check)(name, &value).map(|()| value));
+    let checked =
+        checked.and_then(|value| (service(channel_type).check)(name, &value).map(|()| value));
     checked.map_err(|problem| fields.reject(name, &problem)).ok().map(Some)
 }
 
@@ -245,8 +273,9 @@ fn masked_input(text: &str) -> String {
 /// A name stands in tables, mails and messages, where it is one line that shows what it is.
 fn read_name(fields: &mut JsonFields<'_>) -> Option<String> {
     let name = fields.string("name", 1..=MAX_NAME)?;
-    let is_unsafe =
-        |char: char| char.is_control() || is_order_mark(char) || matches!(char, '\u{2028}' | '\u{2029}');
+    let is_unsafe = |char: char| {
+        char.is_control() || is_order_mark(char) || matches!(char, '\u{2028}' | '\u{2029}')
+    };
     let problem = if name.contains(is_unsafe) {
         "should be one line without control characters and marks that change the direction of text"
     } else if name.trim().is_empty() {
@@ -329,10 +358,13 @@ impl Serialize for ChannelView<'_> {
             let value = channel.settings.get(setting.name);
             match setting.kind {
                 SettingKind::Number(_) => {
-                    object
-                        .serialize_entry(setting.name, &value.and_then(|value| value.parse::<i64>().ok()))?;
+                    object.serialize_entry(
+                        setting.name,
+                        &value.and_then(|value| value.parse::<i64>().ok()),
+                    )?;
                 }
-                _ => object.serialize_entry(setting.name, &value.map(|value| shown(setting, value)))?,
+                _ => object
+                    .serialize_entry(setting.name, &value.map(|value| shown(setting, value)))?,
             }
         }
         object.serialize_entry("events", &channel.events)?;

@@ -126,7 +126,10 @@ pub fn cue_patch(mut fields: JsonFields<'_>, policy: &AddressPolicy) -> Result<C
 }
 
 /// Parses a callback. Unknown fields are errors.
-pub fn callback_patch(callback: JsonFields<'_>, policy: &AddressPolicy) -> Result<CallbackPatch, Refusal> {
+pub fn callback_patch(
+    callback: JsonFields<'_>,
+    policy: &AddressPolicy,
+) -> Result<CallbackPatch, Refusal> {
     CueReader::new(policy, Form::Patch).callback_fields(callback)
 }
 
@@ -215,7 +218,8 @@ impl CueBody<'_> {
 
     fn patch(self) -> Result<CuePatch, Refusal> {
         let (callback, on_failure) = (self.callback?, self.on_failure?);
-        let payload = self.payload.map(|payload| payload.map(Payload::new).transpose()).transpose()?;
+        let payload =
+            self.payload.map(|payload| payload.map(Payload::new).transpose()).transpose()?;
         Ok(CuePatch { callback, on_failure, payload, ..self.patch })
     }
 }
@@ -240,11 +244,12 @@ impl<'p> CueReader<'p> {
             name = fields.string("name", 1..=255);
         }
         if self.form != Form::Create {
-            status = fields.one_of("status", &RequestedStatus::WORDS).and_then(RequestedStatus::parse);
+            status =
+                fields.one_of("status", &RequestedStatus::WORDS).and_then(RequestedStatus::parse);
         }
         let slug = if self.form == Form::Put { None } else { fields.nullable("slug", read_slug) };
-        let description =
-            fields.nullable("description", |fields| fields.string("description", 0..=MAX_DESCRIPTION));
+        let description = fields
+            .nullable("description", |fields| fields.string("description", 0..=MAX_DESCRIPTION));
         let tags = fields.nullable("tags", read_tags).map(Option::unwrap_or_default);
         let schedule = self.schedule(fields);
         let callback = self.callback(fields, transport);
@@ -290,7 +295,8 @@ impl<'p> CueReader<'p> {
 
     fn schedule(&mut self, fields: &mut JsonFields<'_>) -> SchedulePatch {
         let is_whole = self.is_whole();
-        let schedule = if is_whole { fields.required_object("schedule") } else { fields.object("schedule") };
+        let schedule =
+            if is_whole { fields.required_object("schedule") } else { fields.object("schedule") };
         let Some(mut schedule) = schedule else { return SchedulePatch::default() };
         let patch = read_schedule(&mut schedule, is_whole);
         self.check_unknown(&schedule, "schedule");
@@ -341,8 +347,9 @@ impl<'p> CueReader<'p> {
         let method = callback.string("method", 0..=16);
         let headers = callback.string_map("headers");
         let outcome_from_response = callback.boolean("outcome_from_response");
-        let timeout_seconds =
-            callback.integer("timeout_seconds", TIMEOUT_SECONDS).and_then(|it| u32::try_from(it).ok());
+        let timeout_seconds = callback
+            .integer("timeout_seconds", TIMEOUT_SECONDS)
+            .and_then(|it| u32::try_from(it).ok());
         let flow = callback.nullable("flow", |callback| self.flow(callback));
         self.check_unknown(&callback, "callback");
         let url = url.map(|url| check_url(&url, self.policy)).transpose()?.map(|target| target.url);
@@ -364,7 +371,11 @@ impl<'p> CueReader<'p> {
         if !is_limited {
             callback.reject("flow", "set parallelism, per_minute, or both");
         }
-        Some(FlowPatch { key, parallelism: parallelism.flatten(), per_minute: per_minute.flatten() })
+        Some(FlowPatch {
+            key,
+            parallelism: parallelism.flatten(),
+            per_minute: per_minute.flatten(),
+        })
     }
 
     fn retry(&mut self, fields: &mut JsonFields<'_>) -> RetryPatch {
@@ -372,14 +383,21 @@ impl<'p> CueReader<'p> {
         let max_attempts =
             retry.integer("max_attempts", 1..=10).and_then(|attempts| u32::try_from(attempts).ok());
         let backoff_minutes = retry.numbers("backoff_minutes", 1..=10);
-        if backoff_minutes.iter().flatten().any(|minutes| !(0.0..=MAX_BACKOFF_MINUTES).contains(minutes)) {
+        if backoff_minutes
+            .iter()
+            .flatten()
+            .any(|minutes| !(0.0..=MAX_BACKOFF_MINUTES).contains(minutes))
+        {
             retry.reject("backoff_minutes", "minutes should be between 0 and 525600 (a year)");
         }
         let backoff_seconds = retry.nullable("backoff_seconds", |retry| {
             let pauses = retry.numbers("backoff_seconds", 1..=10)?;
             let is_valid = |pause: &f64| pause.fract() == 0.0 && (1.0..=86_400.0).contains(pause);
             if !pauses.iter().all(is_valid) {
-                retry.reject("backoff_seconds", "seconds should be whole numbers from 1 to 86400 (a day)");
+                retry.reject(
+                    "backoff_seconds",
+                    "seconds should be whole numbers from 1 to 86400 (a day)",
+                );
             }
             Some(pauses.into_iter().map(|pause| pause as u32).collect())
         });
@@ -388,9 +406,12 @@ impl<'p> CueReader<'p> {
     }
 
     fn on_failure(&mut self, fields: &mut JsonFields<'_>) -> Result<OnFailurePatch, Refusal> {
-        let Some(mut on_failure) = fields.object("on_failure") else { return Ok(OnFailurePatch::default()) };
+        let Some(mut on_failure) = fields.object("on_failure") else {
+            return Ok(OnFailurePatch::default());
+        };
         let email = on_failure.boolean("email");
-        let webhook = on_failure.nullable("webhook", |fields| fields.string("webhook", 0..=usize::MAX));
+        let webhook =
+            on_failure.nullable("webhook", |fields| fields.string("webhook", 0..=usize::MAX));
         let pause = on_failure.boolean("pause");
         self.check_unknown(&on_failure, "on_failure");
         let check = |url: String| check_url_of("on_failure.webhook", &url, self.policy);
@@ -412,7 +433,8 @@ impl<'p> CueReader<'p> {
     fn check_unknown(&mut self, fields: &JsonFields<'_>, parent: &str) {
         match self.form {
             Form::Create => {
-                self.unknown.extend(fields.unknown().into_iter().map(|name| format!("{parent}.{name}")));
+                self.unknown
+                    .extend(fields.unknown().into_iter().map(|name| format!("{parent}.{name}")));
             }
             Form::Put | Form::Patch => fields.forbid_unknown(),
         }
@@ -444,8 +466,11 @@ pub fn read_tags(fields: &mut JsonFields<'_>) -> Option<Tags> {
 /// Reads the fields of a schedule: of a whole one, which has a type, or of a change.
 pub fn read_schedule(fields: &mut JsonFields<'_>, requires_type: bool) -> SchedulePatch {
     let words = &ScheduleKind::WORDS;
-    let kind =
-        if requires_type { fields.required_one_of("type", words) } else { fields.one_of("type", words) };
+    let kind = if requires_type {
+        fields.required_one_of("type", words)
+    } else {
+        fields.one_of("type", words)
+    };
     // Without a length limit: the domain returns a more helpful error for a long text.
     let text = 0..=usize::MAX;
     let mut cron = fields.string("cron", text.clone());
@@ -454,8 +479,11 @@ pub fn read_schedule(fields: &mut JsonFields<'_>, requires_type: bool) -> Schedu
         fields.reject("every", "set either cron or every, and leave the other one out");
     }
     // The form of crontabs; it is stored as the interval.
-    let macro_and_rest = cron.as_deref().and_then(|cron| cron.trim().split_once(char::is_whitespace));
-    if let Some((_, interval)) = macro_and_rest.filter(|(word, _)| word.eq_ignore_ascii_case("@every")) {
+    let macro_and_rest =
+        cron.as_deref().and_then(|cron| cron.trim().split_once(char::is_whitespace));
+    if let Some((_, interval)) =
+        macro_and_rest.filter(|(word, _)| word.eq_ignore_ascii_case("@every"))
+    {
         every = Some(interval.to_owned());
         cron = None;
     }
@@ -484,7 +512,8 @@ fn check_bounds(fields: &mut JsonFields<'_>, patch: &SchedulePatch, is_whole: bo
         let name = if fields.any("every").is_some() { "every" } else { "cron" };
         fields.reject(name, &error.to_string());
     }
-    let zone = patch.timezone.as_deref().and_then(|name| Zone::find(name).ok()).unwrap_or(Zone::UTC);
+    let zone =
+        patch.timezone.as_deref().and_then(|name| Zone::find(name).ok()).unwrap_or(Zone::UTC);
     let mut is_valid = true;
     for (name, bound) in [("start", &patch.start), ("end", &patch.end)] {
         let Some(text) = bound.as_ref().and_then(Option::as_ref) else { continue };

@@ -57,11 +57,15 @@ impl Serialize for CueView<'_> {
         object.serialize_entry("transport", it.transport.as_str())?;
         object.serialize_entry("retry", &RetryView::from(&it.retry))?;
         object.serialize_entry("on_failure", &it.on_failure)?;
-        object.serialize_entry("verification", &VerificationView { mode: it.verification.as_str() })?;
+        object.serialize_entry(
+            "verification",
+            &VerificationView { mode: it.verification.as_str() },
+        )?;
         object.serialize_entry("claim_within_minutes", &it.claim_within_minutes)?;
         object.serialize_entry("overlap", it.policies.overlap.as_str())?;
         object.serialize_entry("max_age_seconds", &it.policies.max_age_seconds)?;
-        object.serialize_entry("outcome_deadline_seconds", &it.policies.outcome_deadline_seconds)?;
+        object
+            .serialize_entry("outcome_deadline_seconds", &it.policies.outcome_deadline_seconds)?;
         object.serialize_entry("run_count", &it.run_count)?;
         object.serialize_entry("fired_count", &it.run_count)?;
         object.serialize_entry("missed_count", &it.missed_count)?;
@@ -166,7 +170,11 @@ impl<'a> From<&'a StoredSchedule> for ScheduleView<'a> {
 impl<'a> From<&'a RetryPolicy> for RetryView<'a> {
     fn from(retry: &'a RetryPolicy) -> Self {
         let RetryPolicy { max_attempts, backoff_minutes, backoff_seconds } = retry;
-        Self { max_attempts: *max_attempts, backoff_minutes, backoff_seconds: backoff_seconds.as_deref() }
+        Self {
+            max_attempts: *max_attempts,
+            backoff_minutes,
+            backoff_seconds: backoff_seconds.as_deref(),
+        }
     }
 }
 
@@ -177,7 +185,8 @@ impl<'a> From<Option<&'a Callback>> for CallbackView<'a> {
             method: callback.map_or(Method::default(), |callback| callback.method).as_str(),
             headers: callback.map_or(&[], |callback| &callback.headers),
             outcome_from_response: callback.is_some_and(|callback| callback.outcome_from_response),
-            timeout_seconds: callback.map_or(DEFAULT_TIMEOUT_SECONDS, |callback| callback.timeout_seconds),
+            timeout_seconds: callback
+                .map_or(DEFAULT_TIMEOUT_SECONDS, |callback| callback.timeout_seconds),
             flow: callback.and_then(|callback| callback.flow.as_ref()),
         }
     }
@@ -196,6 +205,7 @@ fn minutes<S: Serializer>(minutes: &[f64], serializer: S) -> Result<S::Ok, S::Er
         Parts(f64),
     }
     // At most the minutes of a year (see `MAX_BACKOFF_MINUTES`), so the integer cannot overflow.
-    let number = |it: &f64| if it.fract() == 0.0 { Minutes::Whole(*it as i64) } else { Minutes::Parts(*it) };
+    let number =
+        |it: &f64| if it.fract() == 0.0 { Minutes::Whole(*it as i64) } else { Minutes::Parts(*it) };
     serializer.collect_seq(minutes.iter().map(number))
 }

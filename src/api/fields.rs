@@ -32,7 +32,13 @@ struct ErrorList {
 }
 
 impl ValidationErrors {
-    pub fn add(&self, kind: &'static str, loc: Vec<LocSegment>, msg: impl Into<String>, input: Value) {
+    pub fn add(
+        &self,
+        kind: &'static str,
+        loc: Vec<LocSegment>,
+        msg: impl Into<String>,
+        input: Value,
+    ) {
         let errors = &mut self.0.lock().errors;
         if errors.len() < MAX_ERRORS {
             errors.push(FieldError { kind, loc, msg: msg.into(), input });
@@ -47,15 +53,31 @@ impl ValidationErrors {
         value: JsonStr<'_>,
     ) {
         if let Some(fits) = self.try_take(value) {
-            self.add(kind, loc, msg, if fits { echoed(value) } else { truncated(value.as_str()).into() });
+            self.add(
+                kind,
+                loc,
+                msg,
+                if fits { echoed(value) } else { truncated(value.as_str()).into() },
+            );
         }
     }
 
     /// Same as [`ValidationErrors::add`], for an object with a missing field. A large object becomes an empty one.
-    pub fn add_object(&self, kind: &'static str, loc: Vec<LocSegment>, msg: &str, object: JsonStr<'_>) {
+    pub fn add_object(
+        &self,
+        kind: &'static str,
+        loc: Vec<LocSegment>,
+        msg: &str,
+        object: JsonStr<'_>,
+    ) {
         if let Some(fits) = self.try_take(object) {
             let is_small = fits && object.as_str().len() <= MAX_INPUT_BYTES;
-            self.add(kind, loc, msg, if is_small { object } else { JsonStr::EMPTY_OBJECT }.to_value());
+            self.add(
+                kind,
+                loc,
+                msg,
+                if is_small { object } else { JsonStr::EMPTY_OBJECT }.to_value(),
+            );
         }
     }
 
@@ -66,7 +88,8 @@ impl ValidationErrors {
             collected.nested_bytes += value.as_str().len().min(MAX_INPUT_BYTES);
         }
         let fits = collected.nested_bytes <= MAX_NESTED_BYTES;
-        (collected.errors.len() < MAX_ERRORS).then_some(fits || !value.as_str().starts_with(['{', '[']))
+        (collected.errors.len() < MAX_ERRORS)
+            .then_some(fits || !value.as_str().starts_with(['{', '[']))
     }
 
     pub fn finish(&self) -> Result<(), Refusal> {
@@ -94,7 +117,10 @@ pub fn truncated(text: &str) -> String {
 
 pub fn range_error(value: i64, range: &RangeInclusive<i64>) -> Option<(&'static str, String)> {
     if value < *range.start() {
-        Some(("greater_than_equal", format!("Input should be greater than or equal to {}", range.start())))
+        Some((
+            "greater_than_equal",
+            format!("Input should be greater than or equal to {}", range.start()),
+        ))
     } else if value > *range.end() {
         Some(("less_than_equal", format!("Input should be less than or equal to {}", range.end())))
     } else {
@@ -150,8 +176,10 @@ fn pluralized(count: usize, noun: &str) -> String {
 }
 
 /// Pydantic's type and message for a value that is not an object.
-const NOT_AN_OBJECT: (&str, &str) =
-    ("model_attributes_type", "Input should be a valid dictionary or object to extract fields from");
+const NOT_AN_OBJECT: (&str, &str) = (
+    "model_attributes_type",
+    "Input should be a valid dictionary or object to extract fields from",
+);
 
 /// Names of unknown fields in one answer, and entries of an object of strings: a body can have hundreds of thousands.
 const MAX_NAMES: usize = 500;
@@ -176,7 +204,12 @@ impl<'a> JsonFields<'a> {
                 input: echoed(body),
             }])
         })?;
-        Ok(Self { object, loc: vec!["body".into()], known: Vec::new(), errors: ValidationErrors::default() })
+        Ok(Self {
+            object,
+            loc: vec!["body".into()],
+            known: Vec::new(),
+            errors: ValidationErrors::default(),
+        })
     }
 
     /// Returns a value that `null` removes: `None` if it is absent, `Some(None)` for `null`.
@@ -200,22 +233,34 @@ impl<'a> JsonFields<'a> {
     }
 
     /// As [`Self::string`], of a text that may have NULs.
-    pub fn string_with_nuls(&mut self, name: &'static str, length: RangeInclusive<usize>) -> Option<String> {
+    pub fn string_with_nuls(
+        &mut self,
+        name: &'static str,
+        length: RangeInclusive<usize>,
+    ) -> Option<String> {
         let value = self.any(name)?;
         self.any_text_of(self.at(name), value, &length)
     }
 
-    pub fn required_string(&mut self, name: &'static str, length: RangeInclusive<usize>) -> Option<String> {
+    pub fn required_string(
+        &mut self,
+        name: &'static str,
+        length: RangeInclusive<usize>,
+    ) -> Option<String> {
         let value = self.required(name)?;
         self.text_of(self.at(name), value, &length)
     }
 
     /// As [`Self::string`], of a value that may also be written as an integer.
-    pub fn text_or_number(&mut self, name: &'static str, length: RangeInclusive<usize>) -> Option<String> {
+    pub fn text_or_number(
+        &mut self,
+        name: &'static str,
+        length: RangeInclusive<usize>,
+    ) -> Option<String> {
         match self.any(name)?.as_number() {
-            Some(number) => {
-                parse_integer(number).map(|_| number.to_owned()).or_else(|| self.string(name, length))
-            }
+            Some(number) => parse_integer(number)
+                .map(|_| number.to_owned())
+                .or_else(|| self.string(name, length)),
             None => self.string(name, length),
         }
     }
@@ -230,7 +275,11 @@ impl<'a> JsonFields<'a> {
         self.choice_of(name, value, choices)
     }
 
-    pub fn required_one_of(&mut self, name: &'static str, choices: &[&'static str]) -> Option<&'static str> {
+    pub fn required_one_of(
+        &mut self,
+        name: &'static str,
+        choices: &[&'static str],
+    ) -> Option<&'static str> {
         let value = self.required(name)?;
         self.choice_of(name, value, choices)
     }
@@ -269,8 +318,9 @@ impl<'a> JsonFields<'a> {
         let object = self.dictionary(name)?;
         let count = object.entries().map_or(0, Iterator::count);
         if count > MAX_NAMES {
-            let msg =
-                format!("Dictionary should have at most {MAX_NAMES} items after validation, not {count}");
+            let msg = format!(
+                "Dictionary should have at most {MAX_NAMES} items after validation, not {count}"
+            );
             return self.error(self.at(name), "too_long", msg, object);
         }
         // A direct `collect` into an `Option` would stop at the first error.
@@ -301,7 +351,11 @@ impl<'a> JsonFields<'a> {
         self.nested(name, value)
     }
 
-    pub fn list(&mut self, name: &'static str, count: RangeInclusive<usize>) -> Option<JsonStr<'a>> {
+    pub fn list(
+        &mut self,
+        name: &'static str,
+        count: RangeInclusive<usize>,
+    ) -> Option<JsonStr<'a>> {
         let value = self.any(name)?;
         self.list_of(name, value, &count).map(|_| value)
     }
@@ -335,7 +389,11 @@ impl<'a> JsonFields<'a> {
         })
     }
 
-    pub fn numbers(&mut self, name: &'static str, count: RangeInclusive<usize>) -> Option<Vec<f64>> {
+    pub fn numbers(
+        &mut self,
+        name: &'static str,
+        count: RangeInclusive<usize>,
+    ) -> Option<Vec<f64>> {
         let value = self.any(name)?;
         let items = self.list_of(name, value, &count)?;
         self.each(name, &items, |loc, item| {
@@ -348,7 +406,12 @@ impl<'a> JsonFields<'a> {
 
     pub fn reject(&self, name: &'static str, reason: &str) {
         let value = self.object.get(name).unwrap_or(JsonStr::NULL);
-        self.errors.add_value("value_error", self.at(name), format!("Value error, {reason}"), value);
+        self.errors.add_value(
+            "value_error",
+            self.at(name),
+            format!("Value error, {reason}"),
+            value,
+        );
     }
 
     pub fn add_missing(&self, name: &'static str) {
@@ -397,7 +460,12 @@ impl<'a> JsonFields<'a> {
         let text = self.any_text_of(loc.clone(), value, length)?;
         // SQLite stores a NUL, but its text functions and many clients end the text there.
         if text.contains('\0') {
-            return self.error(loc, "value_error", "Value error, a NUL character is not permitted", value);
+            return self.error(
+                loc,
+                "value_error",
+                "Value error, a NUL character is not permitted",
+                value,
+            );
         }
         Some(text)
     }
@@ -433,7 +501,9 @@ impl<'a> JsonFields<'a> {
     fn boolean_of(&self, name: &'static str, value: JsonStr<'_>) -> Option<bool> {
         match value.as_bool() {
             Some(truth) => Some(truth),
-            None => self.error(self.at(name), "bool_type", "Input should be a valid boolean", value),
+            None => {
+                self.error(self.at(name), "bool_type", "Input should be a valid boolean", value)
+            }
         }
     }
 
@@ -508,7 +578,10 @@ mod tests {
         let echo_of = |value: &Value| echoed(JsonText::from(value).get());
         let small = json!({"a": [1, "two", null]});
         assert_eq!(echo_of(&small), small);
-        assert!(echo_of(&json!(vec!["ä".repeat(50); 5_000])).as_str().unwrap().len() < MAX_INPUT_BYTES + 10);
+        assert!(
+            echo_of(&json!(vec!["ä".repeat(50); 5_000])).as_str().unwrap().len()
+                < MAX_INPUT_BYTES + 10
+        );
     }
 
     #[test]
@@ -516,7 +589,12 @@ mod tests {
         let errors = ValidationErrors::default();
         let list = JsonText::from(&json!(vec![json!({}); 300]));
         for index in 0..10_usize {
-            errors.add_value("string_type", vec![index.into()], "Input should be a valid string", list.get());
+            errors.add_value(
+                "string_type",
+                vec![index.into()],
+                "Input should be a valid string",
+                list.get(),
+            );
         }
         errors.add_object("missing", Vec::new(), "Field required", list.get());
         let Err(refusal) = errors.finish() else { panic!("accepted") };

@@ -25,11 +25,14 @@ pub fn preview_schedule(
     now: Timestamp,
 ) -> Option<Result<PreviewedSchedule, Refusal>> {
     let has_text = fields.any("text").is_some();
-    let (text, timezone) = (fields.string("text", 0..=MAX_CHARS), fields.string("timezone", 0..=usize::MAX));
+    let (text, timezone) =
+        (fields.string("text", 0..=MAX_CHARS), fields.string("timezone", 0..=usize::MAX));
     if !has_text {
         if timezone.is_some() {
-            fields
-                .reject("timezone", "the time zone of a schedule is schedule.timezone; this one is for text");
+            fields.reject(
+                "timezone",
+                "the time zone of a schedule is schedule.timezone; this one is for text",
+            );
         }
         let mut schedule = fields.required_object("schedule")?;
         let patch = read_schedule(&mut schedule, true);
@@ -55,7 +58,9 @@ pub fn preview_schedule(
 pub fn schedule_fields(schedule: &Schedule) -> Value {
     let zone = schedule.zone.name();
     match &schedule.rule {
-        ScheduleRule::Recurring(cron) => json!({"type": "recurring", "cron": cron.text(), "timezone": zone}),
+        ScheduleRule::Recurring(cron) => {
+            json!({"type": "recurring", "cron": cron.text(), "timezone": zone})
+        }
         ScheduleRule::Every(interval) => {
             json!({"type": "recurring", "every": interval.text(), "timezone": zone})
         }

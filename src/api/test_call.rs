@@ -71,7 +71,11 @@ impl<'a> TestCallView<'a> {
             response_headers: result.response_headers.as_ref(),
             response_body: body.map(shown_body),
             response_truncated: body.is_some_and(|body| body.len() > MAX_SHOWN_BODY),
-            request: TestRequestView { method: method.as_str(), url, headers: &result.request_headers },
+            request: TestRequestView {
+                method: method.as_str(),
+                url,
+                headers: &result.request_headers,
+            },
         }
     }
 }

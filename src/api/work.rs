@@ -7,9 +7,9 @@ use serde_json::value::RawValue;
 use crate::api::fields::JsonFields;
 use crate::domain::api_error::Refusal;
 use crate::domain::execution::outcome::{
-    ARTIFACTS, Evidence, MAX_ARTIFACTS, MAX_RESULT_URL, MAX_TEXT_BYTES, OutcomeReport, RESULT_URL, TEXTS,
-    evidence as stored_evidence, first_bad_artifact_url, is_storable_url, is_too_long_as_artifacts, storable,
-    with_trimmed_urls,
+    ARTIFACTS, Evidence, MAX_ARTIFACTS, MAX_RESULT_URL, MAX_TEXT_BYTES, OutcomeReport, RESULT_URL,
+    TEXTS, evidence as stored_evidence, first_bad_artifact_url, is_storable_url,
+    is_too_long_as_artifacts, storable, with_trimmed_urls,
 };
 use crate::domain::json::JsonText;
 
@@ -64,7 +64,8 @@ impl Heartbeat {
         let handlers = fields.required_strings("handlers", 0..=100, 0..=255).unwrap_or_default();
         let bytes = json!(handlers).to_string().len();
         if let Some(limit) = max_bytes.filter(|limit| bytes > *limit) {
-            let message = format!("handlers should have at most {limit} bytes as JSON; it has {bytes}");
+            let message =
+                format!("handlers should have at most {limit} bytes as JSON; it has {bytes}");
             fields.reject("handlers", &message);
         }
         fields.finish()?;
@@ -93,7 +94,9 @@ pub fn read_evidence(fields: &mut JsonFields<'_>) -> Evidence {
             if name == RESULT_URL && !is_storable_url(&text) {
                 fields.reject(
                     name,
-                    &format!("send an absolute http or https URL of at most {MAX_RESULT_URL} characters"),
+                    &format!(
+                        "send an absolute http or https URL of at most {MAX_RESULT_URL} characters"
+                    ),
                 );
             }
             evidence.push((name, stored_evidence(name, &text)));
@@ -101,8 +104,10 @@ pub fn read_evidence(fields: &mut JsonFields<'_>) -> Evidence {
     }
     if let Some(artifacts) = fields.list(ARTIFACTS, 0..=MAX_ARTIFACTS) {
         if is_too_long_as_artifacts(artifacts) {
-            fields
-                .reject(ARTIFACTS, &format!("artifacts should have at most {MAX_TEXT_BYTES} bytes of JSON"));
+            fields.reject(
+                ARTIFACTS,
+                &format!("artifacts should have at most {MAX_TEXT_BYTES} bytes of JSON"),
+            );
         }
         if let Some(index) = first_bad_artifact_url(artifacts) {
             fields.reject(

@@ -32,12 +32,18 @@ impl ServerProcess {
     pub fn start(wrap: &[&str], program: &Path, db: &Path, flags: &[&str]) -> io::Result<Self> {
         let mut words = wrap.iter().map(OsStr::new).chain([program.as_os_str()]);
         let mut command = Command::new(words.next().unwrap_or_default());
-        command.args(words).args(["serve", "--dev", "--listen", "127.0.0.1:0", "--db"]).arg(db).args(flags);
+        command
+            .args(words)
+            .args(["serve", "--dev", "--listen", "127.0.0.1:0", "--db"])
+            .arg(db)
+            .args(flags);
         // It ends with its standard input, so with this process, however that ends. A group of its own keeps Ctrl-C
         // from ending it first.
         command.arg("--until-input-ends").stdin(Stdio::piped()).process_group(0);
         // Settings for another server must not affect the measurement.
-        for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("CUED_")) {
+        for (name, _) in
+            std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("CUED_"))
+        {
             command.env_remove(name);
         }
         let mut process = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
@@ -47,7 +53,9 @@ impl ServerProcess {
         }
         match line.trim().rsplit_once("http://").and_then(|(_, address)| address.parse().ok()) {
             Some(address) => Ok(Self { process, address }),
-            None => Err(io::Error::other("`cued serve` did not start: run it by itself to see the error")),
+            None => Err(io::Error::other(
+                "`cued serve` did not start: run it by itself to see the error",
+            )),
         }
     }
 
@@ -83,7 +91,9 @@ impl Client {
         let response = Message::read(&mut self.0)?.ok_or(io::ErrorKind::UnexpectedEof)?;
         match response.first_line.split(' ').nth(1) {
             Some(code) if code.starts_with('2') => Ok(response.body),
-            _ => Err(io::Error::other(format!("{}: {}", response.first_line.trim(), response.body))),
+            _ => {
+                Err(io::Error::other(format!("{}: {}", response.first_line.trim(), response.body)))
+            }
         }
     }
 }
@@ -91,7 +101,8 @@ impl Client {
 /// A request of HTTP/1.1.
 pub fn request(method: &str, path: &str, key: &str, body: &str) -> Vec<u8> {
     let length = body.len();
-    let head = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {key}\r\n");
+    let head =
+        format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {key}\r\n");
     format!("{head}Content-Length: {length}\r\n\r\n{body}").into_bytes()
 }
 
@@ -127,7 +138,11 @@ impl Message {
         }
         let mut body = vec![0; length];
         from.read_exact(&mut body)?;
-        Ok(Some(Self { first_line, scheduled_for, body: String::from_utf8_lossy(&body).into_owned() }))
+        Ok(Some(Self {
+            first_line,
+            scheduled_for,
+            body: String::from_utf8_lossy(&body).into_owned(),
+        }))
     }
 }
 
@@ -174,7 +189,9 @@ pub fn measure(
     })?;
     let (elapsed, latencies) = ((clock.monotonic() - began).as_secs_f64(), latencies.concat());
     if latencies.is_empty() {
-        return Err(io::Error::other("no request completed in the measured time: use a larger --seconds"));
+        return Err(io::Error::other(
+            "no request completed in the measured time: use a larger --seconds",
+        ));
     }
     Ok(Calls { rate: count(latencies.len()) / elapsed, latencies })
 }
@@ -206,7 +223,9 @@ impl Receiver {
                     let arrivals = Arc::clone(&arrivals);
                     // Without a thread the connection closes, and the sender tries again.
                     drop(
-                        thread::Builder::new().stack_size(128 << 10).spawn(move || serve(stream, &arrivals)),
+                        thread::Builder::new()
+                            .stack_size(128 << 10)
+                            .spawn(move || serve(stream, &arrivals)),
                     );
                 }
             })?;
@@ -223,10 +242,14 @@ impl Receiver {
     pub fn take(&self, wanted: usize, timeout: Duration) -> io::Result<Vec<f64>> {
         let is_short = |lateness: &mut Vec<f64>| lateness.len() < wanted;
         let lateness = self.arrivals.lateness.lock();
-        let lateness =
-            std::mem::take(&mut *self.arrivals.changed.wait_timeout_while(lateness, timeout, is_short));
+        let lateness = std::mem::take(
+            &mut *self.arrivals.changed.wait_timeout_while(lateness, timeout, is_short),
+        );
         if lateness.len() < wanted {
-            return Err(io::Error::other(format!("only {} of {wanted} deliveries arrived", lateness.len())));
+            return Err(io::Error::other(format!(
+                "only {} of {wanted} deliveries arrived",
+                lateness.len()
+            )));
         }
         Ok(lateness)
     }

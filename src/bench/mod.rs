@@ -144,7 +144,8 @@ impl Bench {
         let path = folder.path().to_owned();
         held.folder = Some(folder);
         let program = std::env::current_exe()?;
-        let server = ServerProcess::start(&[], &program, &path.join("cued.db"), &["--limits", "off"])?;
+        let server =
+            ServerProcess::start(&[], &program, &path.join("cued.db"), &["--limits", "off"])?;
         let (address, memory) = (server.address, server.memory("VmRSS:"));
         held.server = Some(server);
         drop(held);
@@ -162,7 +163,12 @@ impl Bench {
             receiver: Receiver::start(1)?,
             figures: Vec::new(),
         };
-        bench.add("memory_start", "memory after the start", memory.unwrap_or_default(), Unit::Bytes);
+        bench.add(
+            "memory_start",
+            "memory after the start",
+            memory.unwrap_or_default(),
+            Unit::Bytes,
+        );
         Ok(bench)
     }
 
@@ -178,7 +184,8 @@ impl Bench {
 
     fn add_times(&mut self, name: &str, description: &str, times: &mut [f64]) {
         for (suffix, word, share) in [("p50", "median", 0.5), ("p99", "99th percentile", 0.99)] {
-            let (name, description) = (format!("{name}_{suffix}"), format!("{description}, {word}"));
+            let (name, description) =
+                (format!("{name}_{suffix}"), format!("{description}, {word}"));
             self.add(&name, &description, quantile(times, share), Unit::Milliseconds);
         }
     }
@@ -186,13 +193,19 @@ impl Bench {
     fn sqlite(&mut self) -> StepResult {
         let times = single_commits(&self.folder.join("bare.db"), self.options.duration)?;
         let rate = count(times.len()) / self.options.duration.as_secs_f64();
-        self.add_calls("sqlite_commits", "SQLite alone: commits of a row", Calls { rate, latencies: times });
+        self.add_calls(
+            "sqlite_commits",
+            "SQLite alone: commits of a row",
+            Calls { rate, latencies: times },
+        );
         Ok(())
     }
 
     fn creates(&mut self) -> StepResult {
         let create = self.create_request(&json!({"type": "recurring", "cron": "0 3 1 1 *"}));
-        for (clients, description) in [(1, "creates by 1 client"), (CLIENTS, "creates by 16 clients")] {
+        for (clients, description) in
+            [(1, "creates by 1 client"), (CLIENTS, "creates by 16 clients")]
+        {
             let calls = self.repeat(clients, &create)?;
             self.add_calls(&format!("creates_{clients}"), description, calls);
         }
@@ -253,7 +266,9 @@ impl Bench {
         let next = AtomicUsize::new(0);
         let work = |_, client: &mut Client| {
             let Some(at) = due.get(next.fetch_add(1, Ordering::Relaxed)) else { return Ok(false) };
-            client.call(&self.create_request(&json!({"type": "once", "at": at.to_string()}))).map(|_| true)
+            client
+                .call(&self.create_request(&json!({"type": "once", "at": at.to_string()})))
+                .map(|_| true)
         };
         measure(&self.clock, self.address, CLIENTS, TIMEOUT, work).map(drop)
     }

@@ -95,7 +95,10 @@ fn plan_page(context: BillingContext<'_>, user_key: i64) -> Result<String> {
         token_hash: sha256(token.as_bytes()),
         expires_at: context.now + LINK_LIFE,
     };
-    context.store.write_for(user_key, move |tx| sessions::insert_link(tx, &link, MAX_LINKS)).wait()?;
+    context
+        .store
+        .write_for(user_key, move |tx| sessions::insert_link(tx, &link, MAX_LINKS))
+        .wait()?;
     Ok(format!("{}/billing/portal?token={token}", context.public_url))
 }
 

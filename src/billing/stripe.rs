@@ -75,7 +75,11 @@ impl Stripe {
             .timeout_global(Some(config.timeout))
             .user_agent(concat!("cued/", env!("CARGO_PKG_VERSION")))
             .build();
-        Self { config, agent: Agent::new_with_config(agent_config), calls: Semaphore::new(MAX_CALLS) }
+        Self {
+            config,
+            agent: Agent::new_with_config(agent_config),
+            calls: Semaphore::new(MAX_CALLS),
+        }
     }
 
     pub fn webhook_secret(&self) -> &str {
@@ -86,7 +90,12 @@ impl Stripe {
         &self.config.prices
     }
 
-    pub fn checkout(&self, public_url: &str, account: &BillingAccount, offer: Offer) -> Result<String> {
+    pub fn checkout(
+        &self,
+        public_url: &str,
+        account: &BillingAccount,
+        offer: Offer,
+    ) -> Result<String> {
         let user = &account.user;
         let customer = match &account.customer {
             Some(id) => ("customer", id.as_str()),
@@ -122,11 +131,16 @@ impl Stripe {
     fn create_session(&self, endpoint: &str, form: &[(&str, &str)]) -> Result<String> {
         let key = random::uuid()?;
         let Ok(_permit) = self.calls.try_acquire() else {
-            let message = "Too many calls to the payment provider are in progress: try again in a second";
+            let message =
+                "Too many calls to the payment provider are in progress: try again in a second";
             return Err(Refusal::new(ErrorCode::ServerBusy, message).retry_after(1).into());
         };
         self.post(endpoint, form, &key).map_err(|error| {
-            tracing::error!(endpoint, error = self.redact(&error.to_string()), "call to Stripe failed");
+            tracing::error!(
+                endpoint,
+                error = self.redact(&error.to_string()),
+                "call to Stripe failed"
+            );
             let message = "The payment provider failed: try again later";
             Refusal::new(ErrorCode::BillingError, message).into()
         })
@@ -148,15 +162,18 @@ impl Stripe {
         let body = config.limit(MAX_RESPONSE_BYTES).read_to_vec()?;
         let answer = json::read(&body).map(|body| body.get().to_value());
         if !status.is_success() {
-            let message =
-                answer.ok().and_then(|body| Some(body.pointer("/error/message")?.as_str()?.to_owned()));
+            let message = answer
+                .ok()
+                .and_then(|body| Some(body.pointer("/error/message")?.as_str()?.to_owned()));
             return Err(StripeError::Status {
                 status,
                 message: message.unwrap_or_else(|| "no error message".to_owned()),
             });
         }
         match answer?.get("url").and_then(Value::as_str) {
-            Some(url) if url.starts_with("https://") || url.starts_with("http://") => Ok(url.to_owned()),
+            Some(url) if url.starts_with("https://") || url.starts_with("http://") => {
+                Ok(url.to_owned())
+            }
             _ => Err(StripeError::NoUrl),
         }
     }
@@ -164,8 +181,12 @@ impl Stripe {
     /// Prepares an external text for the log: removes the secrets, which an error message may repeat, and control
     /// characters.
     fn redact(&self, text: &str) -> String {
-        let text = text.replace(&self.config.secret_key, "…").replace(&self.config.webhook_secret, "…");
-        text.chars().map(|char| if char.is_control() { ' ' } else { char }).take(MAX_LOGGED_CHARS).collect()
+        let text =
+            text.replace(&self.config.secret_key, "…").replace(&self.config.webhook_secret, "…");
+        text.chars()
+            .map(|char| if char.is_control() { ' ' } else { char })
+            .take(MAX_LOGGED_CHARS)
+            .collect()
     }
 }
 

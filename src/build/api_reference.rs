@@ -55,7 +55,8 @@ pub fn pages(openapi: &str) -> io::Result<Vec<(String, String)>> {
     let common = common(&schemas, &operations);
     let mut pages = vec![("reference/api".to_owned(), index(&schemas, &common)?)];
     for (name, title, tags) in PAGES {
-        let mut page = Page { schemas: &schemas, common: &common, lists: Vec::new(), bodies: Vec::new() };
+        let mut page =
+            Page { schemas: &schemas, common: &common, lists: Vec::new(), bodies: Vec::new() };
         let mut text = format!("# {title}\n\n{} {EXAMPLES}", about(&document, tags));
         for operation in tags.iter().flat_map(|tag| of_tag(&operations, tag)) {
             text += &page.section(operation);
@@ -65,13 +66,17 @@ pub fn pages(openapi: &str) -> io::Result<Vec<(String, String)>> {
     Ok(pages)
 }
 
-fn of_tag<'a>(operations: &'a [Operation], tag: &'a str) -> impl Iterator<Item = &'a Operation<'a>> {
+fn of_tag<'a>(
+    operations: &'a [Operation],
+    tag: &'a str,
+) -> impl Iterator<Item = &'a Operation<'a>> {
     operations.iter().filter(move |it| it.json.get("tags").texts().any(|known| known == tag))
 }
 
 /// The descriptions of some tags.
 fn about(document: &Json, tags: &[&str]) -> String {
-    let all = document.get("tags").list().iter().filter(|tag| tags.contains(&tag.get("name").text()));
+    let all =
+        document.get("tags").list().iter().filter(|tag| tags.contains(&tag.get("name").text()));
     all.map(|tag| tag.get("description").text()).collect::<Vec<_>>().join(" ")
 }
 
@@ -133,7 +138,8 @@ impl<'a> Page<'a> {
     fn section(&mut self, operation: &'a Operation) -> String {
         let (schemas, json) = (self.schemas, operation.json);
         let id = json.get("operationId").text();
-        let mut text = format!("## {} {{#{id}}}\n\n`{}`\n\n", json.get("summary").text(), line(operation));
+        let mut text =
+            format!("## {} {{#{id}}}\n\n`{}`\n\n", json.get("summary").text(), line(operation));
         text += json.get("description").text();
         text += if json.get("security").list().is_empty() { " Needs no key.\n\n" } else { "\n\n" };
         text += &blocks(schemas, operation.method, operation.path, json);
@@ -177,17 +183,24 @@ impl<'a> Page<'a> {
 
     /// The fields of a successful answer, also those of the objects in its lists.
     fn content(&mut self, response: &'a Json, id: &'a str) -> String {
-        let Some((_, content)) = response.get("content").fields().first() else { return String::new() };
+        let Some((_, content)) = response.get("content").fields().first() else {
+            return String::new();
+        };
         let fields = self.fields(content.get("schema"));
         let mut texts = Vec::new();
         for (name, value) in &fields {
-            let inner = self.schemas.items(value).map(|items| self.fields(items)).unwrap_or_default();
+            let inner =
+                self.schemas.items(value).map(|items| self.fields(items)).unwrap_or_default();
             texts.push(match inner.is_empty() {
                 true => format!("`{name}`"),
                 false => format!("`{name}` (each with {})", self.listed(names(&inner), id)),
             });
         }
-        if texts.is_empty() { String::new() } else { format!(" Fields: {}", self.listed(texts, id)) }
+        if texts.is_empty() {
+            String::new()
+        } else {
+            format!(" Fields: {}", self.listed(texts, id))
+        }
     }
 
     /// The fields of an object, each once.
@@ -242,7 +255,8 @@ impl<'a> Page<'a> {
 
     /// The fields of a body: all of them, or those that differ from a body that the page has already.
     fn body(&mut self, operation: &'a Json, id: &'a str) -> String {
-        let Some((_, content)) = operation.get("requestBody").get("content").fields().first() else {
+        let Some((_, content)) = operation.get("requestBody").get("content").fields().first()
+        else {
             return String::new();
         };
         let fields = self.schemas.fields(content.get("schema"));
@@ -254,11 +268,17 @@ impl<'a> Page<'a> {
             let less = grouped(known, |row| !fields.iter().any(|field| field.name == row.name));
             let same = grouped(known, |row| fields.contains(row));
             text += &match less.len() < same.len() {
-                true if less.is_empty() => format!("The body has the fields of [{first}](#{first})"),
-                true => format!("The body has the fields of [{first}](#{first}) without {}", less.join(", ")),
+                true if less.is_empty() => {
+                    format!("The body has the fields of [{first}](#{first})")
+                }
+                true => format!(
+                    "The body has the fields of [{first}](#{first}) without {}",
+                    less.join(", ")
+                ),
                 false => format!("The body has {} as [{first}](#{first})", same.join(", ")),
             };
-            let rows: Vec<Field> = fields.iter().filter(|it| !known.contains(it)).cloned().collect();
+            let rows: Vec<Field> =
+                fields.iter().filter(|it| !known.contains(it)).cloned().collect();
             text += &match rows.is_empty() {
                 true => ".\n\n".to_owned(),
                 false => format!(", with these changes:\n\n{}", table("Field of the body", &rows)),
@@ -314,10 +334,12 @@ fn cell(text: &str) -> String {
 fn parameters(schemas: &Schemas, operation: &Json) -> String {
     // `{cue_id}` in the path says as much.
     let is_plain_id = |it: &&Json| {
-        it.get("in").text() == "path" && it.get("description").text().starts_with("The id of a") && {
-            let kind = schemas.kind(it.get("schema"));
-            kind == "string" && !it.get("description").text().contains(',')
-        }
+        it.get("in").text() == "path"
+            && it.get("description").text().starts_with("The id of a")
+            && {
+                let kind = schemas.kind(it.get("schema"));
+                kind == "string" && !it.get("description").text().contains(',')
+            }
     };
     let list = operation.get("parameters").list().iter().map(|it| schemas.resolved(it));
     let list: Vec<&Json> = list.filter(|it| !is_plain_id(it)).collect();
@@ -342,8 +364,12 @@ fn table(title: &str, fields: &[Field]) -> String {
     let mut text = format!("| {title} | Type | Meaning |\n|---|---|---|\n");
     for field in fields {
         let needed = if field.is_required { ", required" } else { "" };
-        text +=
-            &format!("| `{}`{needed} | {} | {} |\n", field.name, cell(&field.kind), cell(&field.description));
+        text += &format!(
+            "| `{}`{needed} | {} | {} |\n",
+            field.name,
+            cell(&field.kind),
+            cell(&field.description)
+        );
     }
     text + "\n"
 }

@@ -16,8 +16,8 @@ use miniz_oxide::deflate::core::{
 };
 
 use crate::markdown::{
-    Destination, Documents, Entry, are_listed, broken_links, entries, first_sentence, headings, target,
-    title, to_html, unlisted,
+    Destination, Documents, Entry, are_listed, broken_links, entries, first_sentence, headings,
+    target, title, to_html, unlisted,
 };
 use crate::{LEVEL, crc32, fingerprint, gzip, problem, write};
 
@@ -118,13 +118,18 @@ fn check(pages: &Documents) -> io::Result<Vec<Entry>> {
         read(Path::new(place), &mut all)?;
     }
     let is_repository = Path::new(ONLY_IN_REPOSITORY).exists();
-    let exists = |file: &str| !file.starts_with(FOLDER) && (!is_repository || Path::new(file).exists());
+    let exists =
+        |file: &str| !file.starts_with(FOLDER) && (!is_repository || Path::new(file).exists());
     let mut faults = broken_links(&all, &exists);
     faults.extend(unlisted(INDEX, FOLDER, pages, &list));
     for fault in &faults {
         println!("cargo::error={fault}");
     }
-    if faults.is_empty() { Ok(list) } else { Err(problem("the documentation has faults".to_owned())) }
+    if faults.is_empty() {
+        Ok(list)
+    } else {
+        Err(problem("the documentation has faults".to_owned()))
+    }
 }
 
 /// `how-to/mail` of `src/docs/how-to/mail.md`, and nothing of the index.
@@ -158,11 +163,14 @@ fn page(entry: &Entry, text: &str) -> io::Result<Page> {
     if depth_of(path) >= DEPTHS || path == SEARCH {
         return Err(problem(format!("{file} needs another path: at most {} folders", DEPTHS - 2)));
     }
-    let title = title(text).ok_or_else(|| problem(format!("{file} must begin with its title: # Title")))?;
+    let title =
+        title(text).ok_or_else(|| problem(format!("{file} must begin with its title: # Title")))?;
     let up = "../".repeat(depth_of(path));
     let destination = |link: &str| match target(file, link) {
         None => Destination::Url(link.to_owned()),
-        Some((target, _)) if !target.starts_with(FOLDER) || target == CONTRACT => Destination::File(target),
+        Some((target, _)) if !target.starts_with(FOLDER) || target == CONTRACT => {
+            Destination::File(target)
+        }
         Some((target, Some(anchor))) if target == *file => Destination::Url(format!("#{anchor}")),
         Some((target, anchor)) => {
             let anchor = anchor.map(|anchor| format!("#{anchor}")).unwrap_or_default();
@@ -172,10 +180,19 @@ fn page(entry: &Entry, text: &str) -> io::Result<Page> {
     let html = to_html(text, &destination).map_err(|fault| problem(format!("{file}: {fault}")))?;
     let contents = if path.is_empty() { String::new() } else { contents(text) };
     let article = html.replacen("</h1>\n", &format!("</h1>\n{contents}"), 1);
-    let kind =
-        if entry.kind.is_empty() { String::new() } else { format!("<p class=\"kind\">{}</p>\n", entry.kind) };
+    let kind = if entry.kind.is_empty() {
+        String::new()
+    } else {
+        format!("<p class=\"kind\">{}</p>\n", entry.kind)
+    };
     let (line, kind_name) = (entry.line.clone(), entry.kind);
-    Ok(Page { path: path.to_owned(), title, kind: kind_name, line, article: format!("{kind}{article}") })
+    Ok(Page {
+        path: path.to_owned(),
+        title,
+        kind: kind_name,
+        line,
+        article: format!("{kind}{article}"),
+    })
 }
 
 /// The list of the sections of a page, if it has one.
@@ -187,7 +204,9 @@ fn contents(text: &str) -> String {
     let sections: Vec<String> = headings
         .iter()
         .filter(|heading| heading.level == 2)
-        .map(|heading| format!("<li><a href=\"#{}\">{}</a></li>\n", heading.anchor, escaped(&heading.text)))
+        .map(|heading| {
+            format!("<li><a href=\"#{}\">{}</a></li>\n", heading.anchor, escaped(&heading.text))
+        })
         .collect();
     let start = "<nav class=\"contents\" aria-label=\"On this page\"><details><summary>On this page</summary>\n<ul>\n";
     format!("{start}{}</ul></details></nav>\n", sections.concat())
@@ -195,9 +214,10 @@ fn contents(text: &str) -> String {
 
 /// The headings of all pages, which the script filters.
 fn search(documents: &Documents, list: &[Entry]) -> Page {
-    let mut article = "<h1>Search</h1>\n<p id=\"found\" role=\"status\">All headings of all pages.</p>\n\
+    let mut article =
+        "<h1>Search</h1>\n<p id=\"found\" role=\"status\">All headings of all pages.</p>\n\
         <div id=\"headings\">\n"
-        .to_owned();
+            .to_owned();
     for entry in list {
         let url = format!("../{}", url_of(path_of(&entry.file)));
         let text = &documents[&entry.file];
@@ -210,15 +230,21 @@ fn search(documents: &Documents, list: &[Entry]) -> Page {
         article += "</ul>\n";
     }
     article += "</div>\n";
-    Page { path: SEARCH.to_owned(), title: "Search".to_owned(), kind: "", line: String::new(), article }
+    Page {
+        path: SEARCH.to_owned(),
+        title: "Search".to_owned(),
+        kind: "",
+        line: String::new(),
+        article,
+    }
 }
 
 /// The tokens of the page, and the rules of the documentation.
 fn style() -> io::Result<String> {
     let page = fs::read_to_string(PAGE_STYLE)?;
-    let (tokens, _) = page
-        .split_once(END_OF_TOKENS)
-        .ok_or_else(|| problem(format!("{PAGE_STYLE} has no {END_OF_TOKENS:?} after its colours")))?;
+    let (tokens, _) = page.split_once(END_OF_TOKENS).ok_or_else(|| {
+        problem(format!("{PAGE_STYLE} has no {END_OF_TOKENS:?} after its colours"))
+    })?;
     Ok(format!("{tokens}{}", fs::read_to_string(format!("{ASSETS}/docs.css"))?))
 }
 
@@ -235,7 +261,8 @@ struct Template {
 
 impl Template {
     fn new(template: &str, list: &[Entry]) -> io::Result<Self> {
-        let missing = || problem(format!("{ASSETS}/page.html needs {{{{title}}}} and then {{{{article}}}}"));
+        let missing =
+            || problem(format!("{ASSETS}/page.html needs {{{{title}}}} and then {{{{article}}}}"));
         let (before_title, rest) = template.split_once("{{title}}").ok_or_else(missing)?;
         let (middle, end) = rest.split_once("{{article}}").ok_or_else(missing)?;
         Ok(Self {
@@ -277,7 +304,8 @@ fn write_files(
         "pub const BUILD: &str = {build:?};\npub const BEFORE_TITLE: &str = {:?};\n",
         template.before_title
     );
-    table += &format!("/// By the depth of the page.\npub static NAVIGATION: [&[u8]; {DEPTHS}] = [\n");
+    table +=
+        &format!("/// By the depth of the page.\npub static NAVIGATION: [&[u8]; {DEPTHS}] = [\n");
     for depth in 0..DEPTHS {
         let name = format!("docs-navigation-{depth}.deflate");
         write(&name, &deflated(&template.navigation_at(depth), "").0)?;
@@ -289,8 +317,7 @@ fn write_files(
     }
     table += "];\npub static NOT_FOUND: &[DocsPage] = &[\n";
     for depth in 0..DEPTHS {
-        let article =
-            "<h1>There is no such page</h1>\n<p>Choose one of the list, or search the headings.</p>\n";
+        let article = "<h1>There is no such page</h1>\n<p>Choose one of the list, or search the headings.</p>\n";
         let (path, title) = (format!("not-found-{depth}"), "There is no such page".to_owned());
         let page = Page { path, title, kind: "", line: String::new(), article: article.to_owned() };
         table += &entry_of(&page, depth, template)?;

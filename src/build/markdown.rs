@@ -3,7 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pulldown_cmark::{CodeBlockKind, CowStr, Event, HeadingLevel, Options, Parser, Tag, TagEnd, html};
+use pulldown_cmark::{
+    CodeBlockKind, CowStr, Event, HeadingLevel, Options, Parser, Tag, TagEnd, html,
+};
 
 /// The texts by the paths of their files in the repository.
 pub type Documents = BTreeMap<String, String>;
@@ -62,7 +64,8 @@ fn text_of(events: &[Event<'_>]) -> String {
 
 /// The anchor of a heading: small letters, without punctuation, a hyphen for each blank.
 fn slug(text: &str) -> String {
-    let kept = text.chars().filter(|char| char.is_alphanumeric() || matches!(char, ' ' | '-' | '_'));
+    let kept =
+        text.chars().filter(|char| char.is_alphanumeric() || matches!(char, ' ' | '-' | '_'));
     kept.flat_map(char::to_lowercase).map(|char| if char == ' ' { '-' } else { char }).collect()
 }
 
@@ -74,7 +77,8 @@ impl Anchors {
     fn of(&mut self, text: &str) -> String {
         let slug = slug(text);
         let numbered = (1..).map(|number| format!("{slug}-{number}"));
-        let free = std::iter::once(slug.clone()).chain(numbered).find(|anchor| !self.0.contains(anchor));
+        let free =
+            std::iter::once(slug.clone()).chain(numbered).find(|anchor| !self.0.contains(anchor));
         let anchor = free.unwrap_or(slug);
         self.0.insert(anchor.clone());
         anchor
@@ -111,12 +115,17 @@ pub fn first_sentence(markdown: &str) -> String {
     let rest = events.get(start.unwrap_or(events.len())..).unwrap_or_default();
     let end = rest.iter().position(|event| matches!(event, Event::End(TagEnd::Paragraph)));
     let text = text_of(&rest[..end.unwrap_or(rest.len())]);
-    text.split_once(". ").map_or(text.as_str(), |(first, _)| first).trim_end_matches(['.', ':']).to_owned()
+    text.split_once(". ")
+        .map_or(text.as_str(), |(first, _)| first)
+        .trim_end_matches(['.', ':'])
+        .to_owned()
 }
 
 fn links(markdown: &str) -> Vec<String> {
     let of_event = |event| match event {
-        Event::Start(Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. }) => Some(dest_url.to_string()),
+        Event::Start(Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. }) => {
+            Some(dest_url.to_string())
+        }
         _ => None,
     };
     parse(markdown).filter_map(of_event).collect()
@@ -183,7 +192,8 @@ pub fn entries(index_file: &str, index: &str) -> Result<Vec<Entry>, String> {
             Event::End(TagEnd::Heading(HeadingLevel::H2)) => {
                 let text = text_of(&inside.take().unwrap_or_default());
                 let index = KINDS.iter().skip(next).position(|known| **known == text);
-                let wrong = || format!("{index_file}: {text:?} must be one of {KINDS:?}, in this order");
+                let wrong =
+                    || format!("{index_file}: {text:?} must be one of {KINDS:?}, in this order");
                 next += index.ok_or_else(wrong)? + 1;
                 kind = KINDS.get(next - 1).copied();
             }
@@ -191,7 +201,10 @@ pub fn entries(index_file: &str, index: &str) -> Result<Vec<Entry>, String> {
                 let events = inside.take().unwrap_or_default();
                 let text = text_of(&events);
                 let entry = kind.and_then(|kind| entry(index_file, kind, &events));
-                found.push(entry.ok_or_else(|| format!("{index_file}: {text:?} needs a link to a page"))?);
+                found.push(
+                    entry
+                        .ok_or_else(|| format!("{index_file}: {text:?} needs a link to a page"))?,
+                );
             }
             event => inside.iter_mut().for_each(|events| events.push(event.clone())),
         }
@@ -210,11 +223,18 @@ fn entry(index_file: &str, kind: &'static str, events: &[Event<'_>]) -> Option<E
 }
 
 /// The documents below `folder` that the index does not list, each as a sentence, and those that it lists twice.
-pub fn unlisted(index_file: &str, folder: &str, documents: &Documents, entries: &[Entry]) -> Vec<String> {
+pub fn unlisted(
+    index_file: &str,
+    folder: &str,
+    documents: &Documents,
+    entries: &[Entry],
+) -> Vec<String> {
     let pages = documents.keys().filter(|file| file.starts_with(folder) && *file != index_file);
     let count = |file: &String| entries.iter().filter(|entry| entry.file == *file).count();
     let wrong = pages.filter(|file| count(file) != 1);
-    wrong.map(|file| format!("{index_file}: list {file} once, under the heading of its kind")).collect()
+    wrong
+        .map(|file| format!("{index_file}: list {file} once, under the heading of its kind"))
+        .collect()
 }
 
 /// Whether a page begins with a list of its sections. They have their links there, the other headings in themselves.
@@ -224,7 +244,10 @@ pub fn are_listed(headings: &[Heading]) -> bool {
 
 /// The HTML of a page, with an anchor at each heading.
 /// Errors: HTML in the text that is no picture.
-pub fn to_html(markdown: &str, destination: &dyn Fn(&str) -> Destination) -> Result<String, String> {
+pub fn to_html(
+    markdown: &str,
+    destination: &dyn Fn(&str) -> Destination,
+) -> Result<String, String> {
     let headings = headings(markdown);
     let are_listed = are_listed(&headings);
     let mut anchors = headings.into_iter();
@@ -250,15 +273,24 @@ pub fn to_html(markdown: &str, destination: &dyn Fn(&str) -> Destination) -> Res
                 events.push(raw(html));
             }
             Event::End(TagEnd::Heading(HeadingLevel::H1)) => events.push(raw("</h1>\n")),
-            Event::End(TagEnd::Heading(HeadingLevel::H2)) if are_listed => events.push(raw("</h2>\n")),
+            Event::End(TagEnd::Heading(HeadingLevel::H2)) if are_listed => {
+                events.push(raw("</h2>\n"))
+            }
             Event::End(TagEnd::Heading(level)) => events.push(raw(format!("</a></{level}>\n"))),
-            Event::Start(Tag::Link { link_type, dest_url, title, id }) => match destination(&dest_url) {
-                Destination::Url(url) => {
-                    files.push(None);
-                    events.push(Event::Start(Tag::Link { link_type, dest_url: url.into(), title, id }));
+            Event::Start(Tag::Link { link_type, dest_url, title, id }) => {
+                match destination(&dest_url) {
+                    Destination::Url(url) => {
+                        files.push(None);
+                        events.push(Event::Start(Tag::Link {
+                            link_type,
+                            dest_url: url.into(),
+                            title,
+                            id,
+                        }));
+                    }
+                    Destination::File(path) => files.push(Some(path)),
                 }
-                Destination::File(path) => files.push(Some(path)),
-            },
+            }
             Event::End(TagEnd::Link) => match files.pop().flatten() {
                 Some(path) => events.extend([
                     Event::Text(" (".into()),
@@ -286,6 +318,9 @@ fn raw<'a>(html: impl Into<CowStr<'a>>) -> Event<'a> {
 /// What may be wider than a phone scrolls by itself, and can have the focus, so that a keyboard can scroll it.
 fn with_scrolling(html: &str) -> String {
     html.replace("<pre>", "<pre tabindex=\"0\">")
-        .replace("<table>", "<div class=\"table\" role=\"group\" aria-label=\"Table\" tabindex=\"0\"><table>")
+        .replace(
+            "<table>",
+            "<div class=\"table\" role=\"group\" aria-label=\"Table\" tabindex=\"0\"><table>",
+        )
         .replace("</table>", "</table></div>")
 }

@@ -37,9 +37,12 @@ pub fn embed() -> io::Result<String> {
     println!("cargo::rerun-if-changed={FOLDER}");
     let mut files = Files::new();
     read(Path::new(FOLDER), "", &mut files)?;
-    let index = files.remove(INDEX).ok_or_else(|| problem(format!("{FOLDER}/{INDEX} is missing")))?;
+    let index =
+        files.remove(INDEX).ok_or_else(|| problem(format!("{FOLDER}/{INDEX} is missing")))?;
     let index = with_preloads(&index, &files)?;
-    if let Some(missing) = quoted_after(&index, "ui/{{build}}/").find(|path| !files.contains_key(*path)) {
+    if let Some(missing) =
+        quoted_after(&index, "ui/{{build}}/").find(|path| !files.contains_key(*path))
+    {
         return Err(problem(format!("{FOLDER}/{INDEX} refers to {missing:?}, which is missing")));
     }
     let rest = files.iter().flat_map(|(path, content)| [path.as_str(), content.as_str()]);
@@ -53,7 +56,9 @@ pub fn embed() -> io::Result<String> {
         let (name, content_type) = (format!("page-{number}.gz"), content_type(path)?);
         write(&name, &gzip(content.as_bytes()))?;
         let gzip = included(&name);
-        table += &format!("PageFile {{ path: {path:?}, content_type: {content_type:?}, gzip: {gzip} }},\n");
+        table += &format!(
+            "PageFile {{ path: {path:?}, content_type: {content_type:?}, gzip: {gzip} }},\n"
+        );
     }
     table.push_str("];\n");
     write("page_files.rs", table.as_bytes())?;
@@ -64,7 +69,10 @@ pub fn embed() -> io::Result<String> {
 fn read(folder: &Path, prefix: &str, files: &mut Files) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
-        let name = entry.file_name().into_string().map_err(|name| problem(format!("{name:?} is no text")))?;
+        let name = entry
+            .file_name()
+            .into_string()
+            .map_err(|name| problem(format!("{name:?} is no text")))?;
         let path = format!("{prefix}{name}");
         if name.starts_with('.') || NOT_SERVED.contains(&path.as_str()) {
             continue;
@@ -98,10 +106,12 @@ fn content_type(path: &str) -> io::Result<&'static str> {
 fn with_preloads(index: &str, files: &Files) -> io::Result<String> {
     let mut first = BTreeSet::new();
     need(files, MAIN, &mut first)?;
-    let link = |path: &String| format!("<link rel=\"modulepreload\" href=\"ui/{{{{build}}}}/{path}\">\n");
+    let link =
+        |path: &String| format!("<link rel=\"modulepreload\" href=\"ui/{{{{build}}}}/{path}\">\n");
     let mut screens = String::new();
     for path in files.keys() {
-        let Some(name) = path.strip_prefix(SCREENS).and_then(|name| name.strip_suffix(".js")) else {
+        let Some(name) = path.strip_prefix(SCREENS).and_then(|name| name.strip_suffix(".js"))
+        else {
             continue;
         };
         if !name.contains('/') {
@@ -118,7 +128,9 @@ fn with_preloads(index: &str, files: &Files) -> io::Result<String> {
 
 /// Adds a module and all its static imports.
 fn need(files: &Files, path: &str, needed: &mut BTreeSet<String>) -> io::Result<()> {
-    let Some(text) = files.get(path) else { return Err(problem(format!("{FOLDER}/{path} is missing"))) };
+    let Some(text) = files.get(path) else {
+        return Err(problem(format!("{FOLDER}/{path} is missing")));
+    };
     if !needed.insert(path.to_owned()) {
         return Ok(());
     }

@@ -97,10 +97,11 @@ impl Complete {
     /// Prints a candidate on each line, and after a tab what it is.
     pub fn run(self, mut program: Command) -> Result<(), CliError> {
         program.build();
-        let lines = candidates(&program, &self.words).into_iter().map(|(word, text)| match text.as_str() {
-            "" => format!("{word}\n"),
-            text => format!("{word}\t{text}\n"),
-        });
+        let lines =
+            candidates(&program, &self.words).into_iter().map(|(word, text)| match text.as_str() {
+                "" => format!("{word}\n"),
+                text => format!("{word}\t{text}\n"),
+            });
         print(&lines.collect::<String>())
     }
 }
@@ -120,7 +121,8 @@ struct Place<'a> {
 }
 
 fn candidates(program: &Command, words: &[String]) -> Vec<Candidate> {
-    let (current, before) = words.split_last().map_or(("", words), |(last, before)| (last.as_str(), before));
+    let (current, before) =
+        words.split_last().map_or(("", words), |(last, before)| (last.as_str(), before));
     let place = Place::after(program, before);
     // bash separates `--output=json` at the equals sign; the words of other shells are whole.
     let current = if current == "=" { "" } else { current };
@@ -137,8 +139,10 @@ fn candidates(program: &Command, words: &[String]) -> Vec<Candidate> {
         return place.flags(&current);
     }
     let commands = place.command.get_subcommands().filter(|command| !command.is_hide_set());
-    let commands = commands.map(|command| (command.get_name().to_owned(), first_line(command.get_about())));
-    let mut found: Vec<Candidate> = commands.filter(|(name, _)| name.starts_with(&current)).collect();
+    let commands =
+        commands.map(|command| (command.get_name().to_owned(), first_line(command.get_about())));
+    let mut found: Vec<Candidate> =
+        commands.filter(|(name, _)| name.starts_with(&current)).collect();
     let arguments: Vec<&Arg> = place.command.get_positionals().collect();
     // The last one may be given several times.
     if let Some(arg) = arguments.get(place.positions).or(arguments.last()) {
@@ -184,7 +188,8 @@ impl<'a> Place<'a> {
 
     fn flag(&self, name: &str) -> Option<&'a Arg> {
         let has_name = |arg: &&Arg| {
-            arg.get_long() == Some(name) || arg.get_all_aliases().is_some_and(|names| names.contains(&name))
+            arg.get_long() == Some(name)
+                || arg.get_all_aliases().is_some_and(|names| names.contains(&name))
         };
         self.command.get_arguments().find(has_name)
     }
@@ -200,7 +205,8 @@ impl<'a> Place<'a> {
                 .filter(|arg| takes_value(arg));
             return;
         };
-        let (name, value) = name.split_once('=').map_or((name, None), |(name, value)| (name, Some(value)));
+        let (name, value) =
+            name.split_once('=').map_or((name, None), |(name, value)| (name, Some(value)));
         match (self.flag(name).filter(|arg| takes_value(arg)), value) {
             (Some(arg), Some(value)) => self.connect(arg, value),
             (arg, _) => self.waiting = arg,
@@ -219,8 +225,8 @@ impl<'a> Place<'a> {
 
     fn flags(&self, current: &str) -> Vec<Candidate> {
         let shown = self.command.get_arguments().filter(|arg| !arg.is_hide_set());
-        let flags =
-            shown.filter_map(|arg| Some((format!("--{}", arg.get_long()?), first_line(arg.get_help()))));
+        let flags = shown
+            .filter_map(|arg| Some((format!("--{}", arg.get_long()?), first_line(arg.get_help()))));
         flags.filter(|(flag, _)| flag.starts_with(current)).collect()
     }
 
@@ -240,7 +246,9 @@ impl<'a> Place<'a> {
             }
             "channel" => self.names(ApiRequest::get("/v1/channels"), "channels"),
             "profile" => profiles(),
-            "topic" => topics().map(|(topic, about)| (topic.to_owned(), about.to_owned())).collect(),
+            "topic" => {
+                topics().map(|(topic, about)| (topic.to_owned(), about.to_owned())).collect()
+            }
             _ => Vec::new(),
         };
         let values = values.into_iter().filter(|(value, _)| value.starts_with(current));
@@ -265,7 +273,8 @@ impl<'a> Place<'a> {
             }
         };
         // A shell would not insert what a terminal must not show.
-        let is_safe = |(word, text): &Candidate| printable(word) == *word && printable(text) == *text;
+        let is_safe =
+            |(word, text): &Candidate| printable(word) == *word && printable(text) == *text;
         let mut found: Vec<Candidate> = items.iter().map(candidate).filter(is_safe).collect();
         let mut seen = BTreeSet::new();
         found.retain(|(word, _)| seen.insert(word.clone()));
@@ -274,7 +283,8 @@ impl<'a> Place<'a> {
 }
 
 fn profiles() -> Vec<Candidate> {
-    let stored = credentials_path().ok().and_then(|path| Credentials::read(&path).ok()).unwrap_or_default();
+    let stored =
+        credentials_path().ok().and_then(|path| Credentials::read(&path).ok()).unwrap_or_default();
     stored.profiles.into_iter().map(|(name, profile)| (name, profile.url)).collect()
 }
 

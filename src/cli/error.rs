@@ -130,7 +130,9 @@ pub fn in_quotes(flag: &str, words: &[&str]) -> String {
     let is_file = |word: &&str| word.contains('.') || Path::new(word).exists();
     let is_cron = |word: &&str| word.chars().all(|char| "0123456789*/,-".contains(char));
     let schedule = match words {
-        [_, _, ..] if !words.iter().take(2).all(is_cron) && !words.iter().any(is_file) => words.join(" "),
+        [_, _, ..] if !words.iter().take(2).all(is_cron) && !words.iter().any(is_file) => {
+            words.join(" ")
+        }
         _ if flag == "at" => "tomorrow 9:00".to_owned(),
         _ if flag == "every" => "5 min".to_owned(),
         _ => "0 9 * * *".to_owned(),

@@ -36,7 +36,10 @@ pub const EXAMPLES: &[(&str, &str)] = &[
     ("docs", "cued docs\ncued docs schedules\ncued docs invalid_schedule"),
     ("man", "cued man cue add | man -l -"),
     ("help", "cued help cue add"),
-    ("login", "cued login\ncued login cue.example.com --profile work\ncued login --key - < key.txt"),
+    (
+        "login",
+        "cued login\ncued login cue.example.com --profile work\ncued login --key - < key.txt",
+    ),
     ("logout", "cued logout --profile work"),
     ("open", "cued open --no-browser"),
     ("cue list", "cued cue list --failing --sort next_run"),
@@ -117,8 +120,14 @@ fn extend(command: Command, path: &str) -> Command {
         let path = format!("{path} {}", command.get_name()).trim_start().to_owned();
         extend(command, &path)
     });
-    let Some((_, examples)) = EXAMPLES.iter().find(|(name, _)| *name == path) else { return command };
-    let about = command.get_long_about().or(command.get_about()).map(ToString::to_string).unwrap_or_default();
+    let Some((_, examples)) = EXAMPLES.iter().find(|(name, _)| *name == path) else {
+        return command;
+    };
+    let about = command
+        .get_long_about()
+        .or(command.get_about())
+        .map(ToString::to_string)
+        .unwrap_or_default();
     let (first, rest) = about.split_once("\n\n").unwrap_or((&about, ""));
     let title = if examples.matches("cued ").count() > 1 && examples.contains("\ncued ") {
         "Examples"
@@ -139,8 +148,9 @@ mod tests {
 
     /// The words of a line for a shell with single quotes only, up to a redirection or a pipe.
     fn words_of(line: &str) -> Vec<String> {
-        let line =
-            [" < ", " > ", " | "].iter().fold(line, |line, sign| line.split(sign).next().unwrap_or(line));
+        let line = [" < ", " > ", " | "]
+            .iter()
+            .fold(line, |line, sign| line.split(sign).next().unwrap_or(line));
         let parts = line.split('\'').enumerate();
         let words = parts.flat_map(|(number, part)| match number % 2 {
             0 => part.split_whitespace().map(str::to_owned).collect(),
@@ -155,8 +165,10 @@ mod tests {
             assert!(examples.lines().all(|line| line.chars().count() <= 78), "{examples}");
             for line in examples.replace(" \\\n", "").lines() {
                 // Another program may write what the command reads.
-                let line =
-                    line.split_once("| ").filter(|_| !line.starts_with("cued")).map_or(line, |it| it.1);
+                let line = line
+                    .split_once("| ")
+                    .filter(|_| !line.starts_with("cued"))
+                    .map_or(line, |it| it.1);
                 assert!(line.starts_with(&format!("cued {name}")), "{line}");
                 let parsed = Cli::command().try_get_matches_from(words_of(line));
                 assert!(parsed.is_ok(), "{line}: {:?}", parsed.err());
@@ -190,9 +202,12 @@ mod tests {
         missing(&Cli::command(), "", &mut found);
         assert!(found.is_empty(), "{found:?}");
         let work = with_examples(Cli::command());
-        let work = work.find_subcommand("work").and_then(Command::get_long_about).unwrap().to_string();
+        let work =
+            work.find_subcommand("work").and_then(Command::get_long_about).unwrap().to_string();
         assert!(
-            work.starts_with("Start a command for each run of a task\n\nExample:\n  cued work --task"),
+            work.starts_with(
+                "Start a command for each run of a task\n\nExample:\n  cued work --task"
+            ),
             "{work}"
         );
     }

@@ -19,7 +19,8 @@ use crate::domain::text::shell_word;
 
 /// Commands by group. Those that are in none are clients of a server.
 const SERVER: [&str; 2] = ["serve", "bench"];
-const DATABASE_FILE: [&str; 8] = ["user", "key", "billing", "backup", "check", "restore", "promote", "clock"];
+const DATABASE_FILE: [&str; 8] =
+    ["user", "key", "billing", "backup", "check", "restore", "promote", "clock"];
 
 /// Columns of the help in a wide terminal.
 pub const MAX_WIDTH: usize = 100;
@@ -28,7 +29,8 @@ pub const MAX_WIDTH: usize = 100;
 const SERVE: &str = "db listen public-url limits dev";
 
 pub fn grouped(command: Command) -> Command {
-    let command = with_examples(command).mut_subcommand("serve", |serve| with_short_help(serve, SERVE));
+    let command =
+        with_examples(command).mut_subcommand("serve", |serve| with_short_help(serve, SERVE));
     let group = |name: &str| match name {
         _ if SERVER.contains(&name) => "Server",
         _ if DATABASE_FILE.contains(&name) => "Database file",
@@ -39,9 +41,12 @@ pub fn grouped(command: Command) -> Command {
     let mut text = "{about-with-newline}\n{usage-heading} {usage}\n".to_owned();
     for title in ["Server", "Database file", "Client of a server"] {
         text += &format!("\n{header}{title}:{header:#}\n");
-        let shown = command.get_subcommands().filter(|it| group(it.get_name()) == title && !it.is_hide_set());
+        let shown = command
+            .get_subcommands()
+            .filter(|it| group(it.get_name()) == title && !it.is_hide_set());
         for command in shown {
-            let (name, about) = (command.get_name(), command.get_about().cloned().unwrap_or_default());
+            let (name, about) =
+                (command.get_name(), command.get_about().cloned().unwrap_or_default());
             text += &format!("  {literal}{name:width$}{literal:#}  {about}\n");
         }
     }
@@ -87,8 +92,12 @@ pub fn with_advice(program: &Command, mut error: Error) -> Error {
 
 /// The command of `cued cue` that was meant: `list` by `cued list`, and by `cued lst`, which no other command resembles.
 fn command_of_cues(program: &Command, error: &Error) -> Option<String> {
-    let Some(ContextValue::String(name)) = error.get(ContextKind::InvalidSubcommand) else { return None };
-    let cue = program.find_subcommand("cue").filter(|_| std::env::args().nth(1).as_ref() == Some(name))?;
+    let Some(ContextValue::String(name)) = error.get(ContextKind::InvalidSubcommand) else {
+        return None;
+    };
+    let cue = program
+        .find_subcommand("cue")
+        .filter(|_| std::env::args().nth(1).as_ref() == Some(name))?;
     match (cue.find_subcommand(name), error.get(ContextKind::SuggestedSubcommand)) {
         (Some(_), _) => Some(name.clone()),
         (None, None) => near_commands(cue, name).into_iter().next(),
@@ -98,7 +107,9 @@ fn command_of_cues(program: &Command, error: &Error) -> Option<String> {
 
 /// The nearest commands in place of those that clap finds: it has hidden ones, and an alias beside its command.
 fn suggest_commands(program: &Command, error: &mut Error) {
-    let Some(ContextValue::String(name)) = error.get(ContextKind::InvalidSubcommand) else { return };
+    let Some(ContextValue::String(name)) = error.get(ContextKind::InvalidSubcommand) else {
+        return;
+    };
     let words = std::env::args().skip(1).take_while(|word| word != name);
     let group = words.fold(program, |group, word| group.find_subcommand(word).unwrap_or(group));
     let near = near_commands(group, name);
@@ -129,15 +140,18 @@ fn on_surplus(line: &[String], text: &str) -> Option<String> {
         let index = line.iter().position(|word| word == text)?.checked_sub(distance)?;
         line.get(index)?.strip_prefix("--")
     };
-    let is =
-        |index: usize, names: &[&str]| line.get(index).is_some_and(|word| names.contains(&word.as_str()));
+    let is = |index: usize, names: &[&str]| {
+        line.get(index).is_some_and(|word| names.contains(&word.as_str()))
+    };
     match before(2) {
         Some(flag @ ("cron" | "at" | "every")) => {
             let flag_at = line.iter().position(|word| word.strip_prefix("--") == Some(flag))?;
             Some(in_quotes(flag, &until_flag(line, flag_at + 1)))
         }
         _ if is(1, &["preview"]) => Some(in_quotes("", &until_flag(line, 2))),
-        _ if is(1, &["apply", "diff"]) => Some(format!("a file is a flag: -f {}", shell_word(text))),
+        _ if is(1, &["apply", "diff"]) => {
+            Some(format!("a file is a flag: -f {}", shell_word(text)))
+        }
         _ if is(1, &["cue"]) && is(2, &["add", "create", "new"]) => {
             Some(format!("the name of a cue is a flag: --name {}", shell_word(text)))
         }
@@ -157,9 +171,11 @@ pub fn unfit_option(program: &Command, matches: &ArgMatches) -> Option<Error> {
     if ClientCommand::has_subcommand(name) {
         return None;
     }
-    let is_given = |arg: &Arg| matches.value_source(arg.get_id().as_str()) == Some(ValueSource::CommandLine);
+    let is_given =
+        |arg: &Arg| matches.value_source(arg.get_id().as_str()) == Some(ValueSource::CommandLine);
     let flag = common_options().find(is_given)?.get_long().map(str::to_owned)?;
-    let fault = format!("--{flag} is an option of commands that use a server; `cued {name}` is none\n");
+    let fault =
+        format!("--{flag} is an option of commands that use a server; `cued {name}` is none\n");
     Some(Error::raw(ErrorKind::ArgumentConflict, fault).with_cmd(program))
 }
 
@@ -190,7 +206,8 @@ fn options() -> Command {
         "Options of all commands that use a server, before or after the command\n\nA command whose own --url or --tz is \
          another one names the server by --server, and the zone of its output by --utc or TZ.",
     );
-    let options = options.args(common_options().map(|arg| arg.global(false))).disable_help_flag(true);
+    let options =
+        options.args(common_options().map(|arg| arg.global(false))).disable_help_flag(true);
     options.max_term_width(MAX_WIDTH).help_template("{about-with-newline}\n{all-args}\n")
 }
 
@@ -207,10 +224,12 @@ fn find<'a>(program: &'a mut Command, names: &[String]) -> Result<&'a mut Comman
 /// The command with the meaning of every option, which the helps of commands leave out.
 fn for_manual(command: Command) -> Command {
     let shown = |arg: Arg| arg.hide_short_help(false).hide_long_help(false);
-    let is_new_cue = command.get_name() == "add" && command.get_arguments().any(|arg| arg.get_id() == "edit");
+    let is_new_cue =
+        command.get_name() == "add" && command.get_arguments().any(|arg| arg.get_id() == "edit");
     let command = match is_new_cue {
         // The synopsis knows groups that are required, and no "required unless".
-        true => command.group(ArgGroup::new("named").args(["name", "edit"]).required(true).multiple(true)),
+        true => command
+            .group(ArgGroup::new("named").args(["name", "edit"]).required(true).multiple(true)),
         false => command,
     };
     command.mut_args(shown).mut_subcommands(for_manual)
@@ -290,7 +309,8 @@ mod tests {
             }
             assert!(!short.contains("--insecure"), "{short}");
             let help = command.render_long_help().to_string();
-            if let (Some(example), Some(options)) = (help.find("Example"), help.find("\nOptions:")) {
+            if let (Some(example), Some(options)) = (help.find("Example"), help.find("\nOptions:"))
+            {
                 assert!(example < options, "{help}");
             }
         });
@@ -305,8 +325,11 @@ mod tests {
         for flag in ["--url", "--insecure", "-o, --output", "--json", "--curl"] {
             assert!(text.contains(flag), "{flag}: {text}");
         }
-        for line in ["cued -o json --url http://x cue list", "cued cue -o json list", "cued cue list -o json"]
-        {
+        for line in [
+            "cued -o json --url http://x cue list",
+            "cued cue -o json list",
+            "cued cue list -o json",
+        ] {
             assert!(Cli::command().try_get_matches_from(line.split(' ')).is_ok(), "{line}");
         }
         let add = "cued --url http://x cue add --name n --cron x --url http://y";

@@ -119,7 +119,8 @@ impl Cli {
 /// Prints a message of clap: help, or what is wrong with the command line, as JSON if it asks for JSON.
 /// `variable` is the one of the environment that the wrong value comes from.
 fn exit_with(error: &clap::Error, variable: Option<String>) -> ! {
-    let source = variable.map(|name| format!("\nThe value is that of the environment variable {name}.\n"));
+    let source =
+        variable.map(|name| format!("\nThe value is that of the environment variable {name}.\n"));
     let is_json = ["--json", "-ojson", "-ojsonl", "--output=json", "--output=jsonl"];
     if error.use_stderr() && std::env::args().any(|argument| is_json.contains(&argument.as_str())) {
         let text = in_plain_words(error);
@@ -132,7 +133,8 @@ fn exit_with(error: &clap::Error, variable: Option<String>) -> ! {
         // In the voice of all other errors.
         true => {
             let text = in_plain_words(error);
-            let text = text.strip_prefix("error:").map_or(text.clone(), |rest| format!("cued:{rest}"));
+            let text =
+                text.strip_prefix("error:").map_or(text.clone(), |rest| format!("cued:{rest}"));
             print_error(&format!("{text}{}", source.unwrap_or_default()))
         }
         false => error.print(),
@@ -141,7 +143,8 @@ fn exit_with(error: &clap::Error, variable: Option<String>) -> ! {
 }
 
 fn in_plain_words(error: &clap::Error) -> String {
-    let text = error.to_string().replace("invalid digit found in string", "a whole number is expected");
+    let text =
+        error.to_string().replace("invalid digit found in string", "a whole number is expected");
     text.replace(&format!("is not in 1..{}", u64::MAX), "is not 1 or more")
 }
 

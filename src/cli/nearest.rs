@@ -51,10 +51,20 @@ mod tests {
 
     #[test]
     fn mistyped_names_find_the_nearest_three() {
-        let known =
-            ["heartbeat", "heartbeat-2", "nightly", "Nightly backup", "report", "heartbeats", "heartbeat"];
+        let known = [
+            "heartbeat",
+            "heartbeat-2",
+            "nightly",
+            "Nightly backup",
+            "report",
+            "heartbeats",
+            "heartbeat",
+        ];
         let advice = |name: &str| did_you_mean(name, known, "none");
-        assert_eq!(advice("hertbeat"), r#"did you mean "heartbeat", "heartbeats" or "heartbeat-2"?"#);
+        assert_eq!(
+            advice("hertbeat"),
+            r#"did you mean "heartbeat", "heartbeats" or "heartbeat-2"?"#
+        );
         assert_eq!(advice("NIGHTLY"), r#"did you mean "nightly" or "Nightly backup"?"#);
         assert_eq!(advice("reprot"), r#"did you mean "report"?"#);
         assert_eq!(advice("bakup"), r#"did you mean "Nightly backup"?"#);

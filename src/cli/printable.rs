@@ -11,14 +11,17 @@ pub fn print_error(text: &str) -> io::Result<()> {
     if !io::stderr().is_terminal() {
         return io::stderr().write_all(text.as_bytes());
     }
-    let width = terminal_size::terminal_size_of(io::stderr()).map_or(80, |(width, _)| usize::from(width.0));
+    let width =
+        terminal_size::terminal_size_of(io::stderr()).map_or(80, |(width, _)| usize::from(width.0));
     io::stderr().write_all(folded(&text, width).as_bytes())
 }
 
 /// Replaces control characters, which a terminal would execute, and characters that change the order of a text.
 pub fn printable(text: &str) -> String {
     let is_unsafe = |char: char| char.is_control() || is_order_mark(char);
-    text.chars().map(|char| if is_unsafe(char) { char::REPLACEMENT_CHARACTER } else { char }).collect()
+    text.chars()
+        .map(|char| if is_unsafe(char) { char::REPLACEMENT_CHARACTER } else { char })
+        .collect()
 }
 
 /// The lines of a text of others, each without control characters.

@@ -39,8 +39,8 @@ impl Bar {
     fn print(&mut self, text: String) {
         if self.is_visible && self.shown != text {
             // A window may change its size.
-            let width =
-                terminal_size::terminal_size_of(io::stderr()).map_or(80, |(width, _)| usize::from(width.0));
+            let width = terminal_size::terminal_size_of(io::stderr())
+                .map_or(80, |(width, _)| usize::from(width.0));
             // The last column stays free, where some terminals begin a new line.
             write(&format!("{CLEAR}{}", cut(&printable(&text), width.saturating_sub(1))));
             self.shown = text;

@@ -112,7 +112,10 @@ impl Credentials {
 
     /// Changes the file. Of commands that change it at the same time, one waits for the other.
     /// Errors: if it cannot be read or written; it is then as before.
-    pub fn update<T>(path: &Path, change: impl FnOnce(&mut Self) -> T) -> Result<T, CredentialsError> {
+    pub fn update<T>(
+        path: &Path,
+        change: impl FnOnce(&mut Self) -> T,
+    ) -> Result<T, CredentialsError> {
         let failed = |source| CredentialsError::Write { path: path.to_owned(), source };
         // The file itself is replaced, so that its lock would be that of a removed file.
         let folder = File::open(folder_of(path).map_err(failed)?).map_err(failed)?;
@@ -167,9 +170,13 @@ impl Target {
         let profile = match (&named, &credentials.current) {
             (Some(name), _) => {
                 let no_profile = || {
-                    let names: Vec<&str> = credentials.profiles.keys().map(String::as_str).collect();
-                    let known =
-                        if names.is_empty() { String::new() } else { format!(", only {}", names.join(", ")) };
+                    let names: Vec<&str> =
+                        credentials.profiles.keys().map(String::as_str).collect();
+                    let known = if names.is_empty() {
+                        String::new()
+                    } else {
+                        format!(", only {}", names.join(", "))
+                    };
                     CredentialsError::NoProfile { name: name.clone(), path: path.to_owned(), known }
                 };
                 Some((name, credentials.profiles.get(name).ok_or_else(no_profile)?))
@@ -180,7 +187,8 @@ impl Target {
         // A profile that is named by a flag counts before the environment.
         let env_url = || env("CUED_URL").or_else(|| env("CUEAPI_API_BASE"));
         let env_key = || KEY_VARIABLES.iter().find_map(|name| Some((*name, env(name)?)));
-        let (env_url, env_key) = if chosen.profile.is_some() { (None, None) } else { (env_url(), env_key()) };
+        let (env_url, env_key) =
+            if chosen.profile.is_some() { (None, None) } else { (env_url(), env_key()) };
         let url = chosen.url.clone().or(env_url);
         let url = url.map(|url| server_url(&url)).transpose().map_err(CredentialsError::BadUrl)?;
         // Another server than that of the profile: one that has a profile of its own, or none.
@@ -198,13 +206,15 @@ impl Target {
         let key = env_key.or_else(|| of_profile.map(|(_, profile)| profile.api_key.clone()));
         let profile_ca = of_profile.and_then(|(_, profile)| profile.ca.clone());
         let env_ca = env("CUED_CA").map(PathBuf::from);
-        let ca = if chosen.profile.is_some() { profile_ca.or(env_ca) } else { env_ca.or(profile_ca) };
+        let ca =
+            if chosen.profile.is_some() { profile_ca.or(env_ca) } else { env_ca.or(profile_ca) };
         Ok(Self { url, key, profile: of_profile.map(|(name, _)| name.clone()), key_variable, ca })
     }
 }
 
 /// Ends of names that only a local network knows. Certificates for them are rare.
-const LOCAL_SUFFIXES: [&str; 6] = [".localhost", ".local", ".lan", ".home", ".internal", ".home.arpa"];
+const LOCAL_SUFFIXES: [&str; 6] =
+    [".localhost", ".local", ".lan", ".home", ".internal", ".home.arpa"];
 
 /// The base URL for requests. Without a scheme it is `http` for a local name or address, else `https`.
 /// Errors: a message that repeats nothing that may be a key.
@@ -215,7 +225,9 @@ pub fn server_url(text: &str) -> Result<String, String> {
             .to_owned());
     }
     let invalid = || {
-        format!("{text:?} is no address of a server; examples are https://cue.example.com and 127.0.0.1:8000")
+        format!(
+            "{text:?} is no address of a server; examples are https://cue.example.com and 127.0.0.1:8000"
+        )
     };
     let parse = |url: &str| Url::parse(url).map_err(|_| invalid());
     let url = if text.contains("://") {
@@ -226,7 +238,9 @@ pub fn server_url(text: &str) -> Result<String, String> {
     };
     if !matches!(url.scheme(), "http" | "https") {
         let scheme = url.scheme();
-        return Err(format!("the address of a server begins with http:// or https://, not with {scheme}://"));
+        return Err(format!(
+            "the address of a server begins with http:// or https://, not with {scheme}://"
+        ));
     }
     if !url.username().is_empty() || url.password().is_some() {
         return Err("the address of a server has no user name and no password in it".to_owned());
@@ -276,16 +290,23 @@ fn is_local(url: &Url) -> bool {
 mod tests {
     use super::*;
 
-    fn resolve(chosen: [Option<&str>; 2], env: &[(&str, &str)]) -> Result<Target, CredentialsError> {
+    fn resolve(
+        chosen: [Option<&str>; 2],
+        env: &[(&str, &str)],
+    ) -> Result<Target, CredentialsError> {
         let [url, profile] = chosen.map(|text| text.map(str::to_owned));
         let stored = |(name, url, key): (&str, &str, &str)| {
             let (url, api_key, email) = (url.to_owned(), key.to_owned(), String::new());
             (name.to_owned(), Profile { url, api_key, email, key_id: None, ca: None })
         };
-        let profiles = [("home", "http://pi:8000/", "k-home"), ("work", "https://cue.example.com", "k-work")]
-            .map(stored);
-        let credentials = Credentials { current: Some("home".to_owned()), profiles: profiles.into() };
-        let env = |name: &str| env.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned());
+        let profiles =
+            [("home", "http://pi:8000/", "k-home"), ("work", "https://cue.example.com", "k-work")]
+                .map(stored);
+        let credentials =
+            Credentials { current: Some("home".to_owned()), profiles: profiles.into() };
+        let env = |name: &str| {
+            env.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned())
+        };
         Target::resolve(&ConnectionChoice { url, profile }, &env, &credentials, Path::new("f"))
     }
 
@@ -361,9 +382,14 @@ mod tests {
     #[test]
     fn loopback_is_known_by_name_and_address_and_a_host_keeps_an_unusual_port() {
         let is_near = |url: &&str| is_loopback(url);
-        let near =
-            ["http://localhost:8000", "http://127.0.0.1", "https://[::1]:1/x", "http://cued.localhost"];
-        let far = ["http://pi.lan", "http://10.0.0.1:8000", "https://localhost.example.com", "localhost"];
+        let near = [
+            "http://localhost:8000",
+            "http://127.0.0.1",
+            "https://[::1]:1/x",
+            "http://cued.localhost",
+        ];
+        let far =
+            ["http://pi.lan", "http://10.0.0.1:8000", "https://localhost.example.com", "localhost"];
         assert!(near.iter().all(is_near) && !far.iter().any(is_near));
         assert_eq!(host_of("http://pi.lan:8000/cued"), "pi.lan:8000");
     }

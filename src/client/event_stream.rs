@@ -129,9 +129,13 @@ impl<'a> EventStream<'a> {
         }
         request.timeout = self.left();
         let response = self.client.open_stream(&request, self.read_timeout)?;
-        let content_type = response.headers().get("content-type").and_then(|value| value.to_str().ok());
+        let content_type =
+            response.headers().get("content-type").and_then(|value| value.to_str().ok());
         if !content_type.is_some_and(|value| value.starts_with("text/event-stream")) {
-            return Err(ClientError::NotCued { url: self.client.connection().url.clone(), status: 200 });
+            return Err(ClientError::NotCued {
+                url: self.client.connection().url.clone(),
+                status: 200,
+            });
         }
         self.reader = Some(BufReader::new(response.into_body().into_reader()));
         Ok(())
@@ -139,7 +143,8 @@ impl<'a> EventStream<'a> {
 
     /// Pauses and tries to connect; false after the deadline. Without a connection it is tried again.
     fn reconnect(&mut self) -> Result<bool, ClientError> {
-        let pause = pause(self.retry, self.failures).max(self.retry_after.take().unwrap_or_default());
+        let pause =
+            pause(self.retry, self.failures).max(self.retry_after.take().unwrap_or_default());
         let left = self.left();
         self.client.pause(left.map_or(pause, |left| left.min(pause)));
         if left.is_some_and(|left| left <= pause) {
@@ -148,7 +153,9 @@ impl<'a> EventStream<'a> {
         if let Err(error) = self.connect() {
             let is_refused = matches!(error, ClientError::Refused(_));
             // The same request would be refused for ever.
-            if is_refused && matches!(error.status(), Some(400..=407 | 409..=424 | 426..=428 | 430..=499)) {
+            if is_refused
+                && matches!(error.status(), Some(400..=407 | 409..=424 | 426..=428 | 430..=499))
+            {
                 return Err(error);
             }
             self.retry_after = error.retry_after().map(|pause| pause.min(MAX_RETRY_AFTER));
@@ -266,7 +273,8 @@ mod tests {
         for is_silent in [true, false] {
             let client = client(vec![is_silent]);
             let deadline = client.clock().monotonic() + Duration::from_millis(300);
-            let mut stream = EventStream::open(&client, request(None, None), Some(deadline)).unwrap();
+            let mut stream =
+                EventStream::open(&client, request(None, None), Some(deadline)).unwrap();
             while stream.next_item().unwrap().is_some() {}
         }
     }

@@ -148,7 +148,8 @@ impl Client {
 
     /// The error that an answer stands for; `None` for a success (2xx).
     pub fn refusal(&self, answer: &ApiResponse) -> Option<ClientError> {
-        (!(200..300).contains(&answer.status)).then(|| RefusedRequest::read(answer, &self.connection.url))
+        (!(200..300).contains(&answer.status))
+            .then(|| RefusedRequest::read(answer, &self.connection.url))
     }
 
     fn success(&self, answer: ApiResponse) -> Result<ApiResponse, ClientError> {
@@ -158,7 +159,9 @@ impl Client {
     /// Blocks for the whole of `pause`. The clock's own pauses are short.
     pub fn pause(&self, pause: Duration) {
         let end = self.clock.monotonic() + pause;
-        while let Some(left) = end.checked_sub(self.clock.monotonic()).filter(|left| !left.is_zero()) {
+        while let Some(left) =
+            end.checked_sub(self.clock.monotonic()).filter(|left| !left.is_zero())
+        {
             self.clock.sleep(left);
         }
     }
@@ -234,7 +237,8 @@ impl Client {
         }
         let body = request.body.clone().unwrap_or_default();
         let built = builder.body(body).map_err(|error| self.unreachable(error.into()))?;
-        let config = agent.configure_request(built).timeout_global(timeout).timeout_per_read(read_timeout);
+        let config =
+            agent.configure_request(built).timeout_global(timeout).timeout_per_read(read_timeout);
         let begin = self.clock.monotonic();
         let result = agent.run(config.build());
         let millis = self.clock.monotonic().saturating_sub(begin).as_millis();
@@ -242,7 +246,10 @@ impl Client {
             Ok(response) => {
                 self.compare_clocks(response.headers().get("date"));
                 let id = response.headers().get("x-request-id").and_then(|id| id.to_str().ok());
-                (response.status().as_u16().to_string(), id.map(|id| format!(" {id}")).unwrap_or_default())
+                (
+                    response.status().as_u16().to_string(),
+                    id.map(|id| format!(" {id}")).unwrap_or_default(),
+                )
             }
             Err(_) => ("no answer".to_owned(), String::new()),
         };
@@ -288,19 +295,23 @@ fn is_untrusted(error: &ClientError) -> bool {
 /// The agent that trusts the authorities of the system: where a company or a person adds their own.
 fn agent_of_system(connection: &Connection) -> Agent {
     let stored = rustls_native_certs::load_native_certs().certs;
-    let certificates: Vec<_> = stored.iter().map(|it| Certificate::from_der(it).to_owned()).collect();
+    let certificates: Vec<_> =
+        stored.iter().map(|it| Certificate::from_der(it).to_owned()).collect();
     agent(connection, RootCerts::new_with_certs(&certificates))
 }
 
 fn certificates(path: &Path) -> Result<Vec<Certificate<'static>>, ClientError> {
     let path_text = path.display();
     let failed = |fault: String| ClientError::Certificate(fault);
-    let pem = std::fs::read(path).map_err(|error| failed(format!("cannot read {path_text}: {error}")))?;
+    let pem =
+        std::fs::read(path).map_err(|error| failed(format!("cannot read {path_text}: {error}")))?;
     let is_no_authority =
         |fault: String| failed(format!("{path_text} is no certificate authority in PEM: {fault}"));
     let mut certificates = Vec::new();
     for item in parse_pem(&pem) {
-        if let PemItem::Certificate(it) = item.map_err(|error| is_no_authority(error.to_string()))? {
+        if let PemItem::Certificate(it) =
+            item.map_err(|error| is_no_authority(error.to_string()))?
+        {
             certificates.push(it);
         }
     }

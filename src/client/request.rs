@@ -107,7 +107,8 @@ impl ApiRequest {
 
     /// A repetition has the effect of one request.
     pub fn is_repeatable(&self) -> bool {
-        matches!(self.method, "GET" | "HEAD" | "PUT" | "DELETE") || self.has_header("idempotency-key")
+        matches!(self.method, "GET" | "HEAD" | "PUT" | "DELETE")
+            || self.has_header("idempotency-key")
     }
 
     /// The path and the query, as in the first line of the request.
@@ -130,7 +131,11 @@ impl ApiRequest {
         if connection.tls.is_insecure {
             parts.push("--insecure".to_owned());
         }
-        if self.headers.iter().any(|(name, value)| *name == "accept" && value == "text/event-stream") {
+        if self
+            .headers
+            .iter()
+            .any(|(name, value)| *name == "accept" && value == "text/event-stream")
+        {
             parts.push("--no-buffer".to_owned());
         }
         match self.method {
@@ -197,8 +202,12 @@ impl ApiResponse {
 }
 
 /// Error codes that name a limit of the account (contract §2.4).
-const LIMITS: [&str; 4] =
-    ["channel_limit_exceeded", "cue_limit_exceeded", "execution_limit_exceeded", "storage_limit_exceeded"];
+const LIMITS: [&str; 4] = [
+    "channel_limit_exceeded",
+    "cue_limit_exceeded",
+    "execution_limit_exceeded",
+    "storage_limit_exceeded",
+];
 
 /// Attempts of a request, the first one included.
 const MAX_ATTEMPTS: u32 = 4;
@@ -211,7 +220,10 @@ const MAX_PAUSE: Duration = Duration::from_secs(60);
 
 #[derive(Debug, ThisError)]
 pub enum ClientError {
-    #[error("cannot reach {url}: {}; is `cued serve` running there? (--url or CUED_URL)", cause(source))]
+    #[error(
+        "cannot reach {url}: {}; is `cued serve` running there? (--url or CUED_URL)",
+        cause(source)
+    )]
     Unreachable { url: String, source: ureq::Error },
     #[error("{url} did not answer in time ({source})")]
     ConnectionFailed { url: String, source: ureq::Error },
@@ -221,10 +233,14 @@ pub enum ClientError {
     UnexpectedAnswer(#[source] serde_json::Error),
     #[error("{0}")]
     Refused(Box<RefusedRequest>),
-    #[error("not signed in: run `cued login`, set CUED_API_KEY, or name a stored profile by --profile")]
+    #[error(
+        "not signed in: run `cued login`, set CUED_API_KEY, or name a stored profile by --profile"
+    )]
     NotSignedIn,
     /// A key is stored for another name of the same server.
-    #[error("no key is stored for {url}; profile {profile} is for {stored}: use that, or `cued login {url}`")]
+    #[error(
+        "no key is stored for {url}; profile {profile} is for {stored}: use that, or `cued login {url}`"
+    )]
     OtherName { url: String, profile: String, stored: String },
     #[error(transparent)]
     Credentials(#[from] CredentialsError),
@@ -240,7 +256,9 @@ fn cause(error: &ureq::Error) -> String {
     }
     let ureq::Error::Io(error) = error else { return error.to_string() };
     match error.raw_os_error() {
-        Some(number) => error.to_string().replace(&format!(" (os error {number})"), "").to_lowercase(),
+        Some(number) => {
+            error.to_string().replace(&format!(" (os error {number})"), "").to_lowercase()
+        }
         None => error.to_string(),
     }
 }
@@ -269,16 +287,25 @@ impl RefusedRequest {
             return ClientError::NotCued { url: url.to_owned(), status };
         };
         // A date, the other form of this header, counts as absent.
-        let retry_after = answer.header("retry-after").and_then(|seconds| seconds.trim().parse().ok());
+        let retry_after =
+            answer.header("retry-after").and_then(|seconds| seconds.trim().parse().ok());
         let retry_after = retry_after.map(Duration::from_secs);
-        ClientError::Refused(Box::new(Self { status, code, message, retry_after, body, reworded: None }))
+        ClientError::Refused(Box::new(Self {
+            status,
+            code,
+            message,
+            retry_after,
+            body,
+            reworded: None,
+        }))
     }
 
     /// Describes each refused field by the text that `reword` makes of its entry of `detail`. If it has none for one of
     /// them, the words of the server stay.
     pub fn reword(&mut self, reword: impl Fn(&Value) -> Option<String>) {
         let details = self.body["detail"].as_array().filter(|details| !details.is_empty());
-        let texts: Option<Vec<String>> = details.and_then(|details| details.iter().map(reword).collect());
+        let texts: Option<Vec<String>> =
+            details.and_then(|details| details.iter().map(reword).collect());
         self.reworded = texts.map(|texts| match &texts[..] {
             [text] => text.clone(),
             _ => format!("several things are wrong:\n  {}", texts.join("\n  ")),
@@ -362,7 +389,8 @@ impl ClientError {
 
     /// The pause before the attempt after `attempt`; `None` if there is none.
     pub fn pause_before_retry(&self, attempt: u32) -> Option<Duration> {
-        let pause = self.retry_after().unwrap_or(FIRST_PAUSE * 2_u32.pow(attempt.min(MAX_ATTEMPTS) - 1));
+        let pause =
+            self.retry_after().unwrap_or(FIRST_PAUSE * 2_u32.pow(attempt.min(MAX_ATTEMPTS) - 1));
         (self.is_transient() && attempt < MAX_ATTEMPTS && pause <= MAX_PAUSE).then_some(pause)
     }
 
@@ -390,7 +418,9 @@ impl ClientError {
     pub fn to_json(&self) -> Value {
         match self {
             Self::Refused(refused) => refused.body.clone(),
-            _ => json!({"error": {"code": self.code(), "message": self.to_string(), "status": null}}),
+            _ => {
+                json!({"error": {"code": self.code(), "message": self.to_string(), "status": null}})
+            }
         }
     }
 
@@ -414,7 +444,8 @@ mod tests {
 
     #[test]
     fn the_target_has_the_path_and_the_encoded_query() {
-        let request = ApiRequest::get("/v1/cues").query("q", "a b&c").maybe_query("tag", None::<String>);
+        let request =
+            ApiRequest::get("/v1/cues").query("q", "a b&c").maybe_query("tag", None::<String>);
         assert_eq!(request.query("limit", "2").target(), "/v1/cues?q=a+b%26c&limit=2");
         assert_eq!(ApiRequest::get("/v1/cues?a=1").query("b", "2").target(), "/v1/cues?a=1&b=2");
         assert_eq!(segment("a/b é"), "a%2Fb%20%C3%A9");
@@ -424,13 +455,18 @@ mod tests {
     #[test]
     fn a_request_is_repeatable_by_its_method_or_its_key() {
         let [get, delete] = [ApiRequest::get("/"), ApiRequest::delete("/")];
-        assert!([get, delete, ApiRequest::post("/").idempotent()].iter().all(ApiRequest::is_repeatable));
-        assert!(![ApiRequest::post("/"), ApiRequest::patch("/")].iter().any(ApiRequest::is_repeatable));
+        assert!(
+            [get, delete, ApiRequest::post("/").idempotent()].iter().all(ApiRequest::is_repeatable)
+        );
+        assert!(
+            ![ApiRequest::post("/"), ApiRequest::patch("/")].iter().any(ApiRequest::is_repeatable)
+        );
     }
 
     fn refused(status: u16, body: &Value) -> ClientError {
         let headers = vec![("retry-after".to_owned(), "7".to_owned())];
-        let answer = ApiResponse { status, reason: "", headers, body: body.to_string().into_bytes() };
+        let answer =
+            ApiResponse { status, reason: "", headers, body: body.to_string().into_bytes() };
         RefusedRequest::read(&answer, "http://x")
     }
 
@@ -450,12 +486,16 @@ mod tests {
     #[test]
     fn what_may_succeed_soon_is_tried_three_times_again() {
         let pauses = |error: &ClientError| {
-            [1, 2, 3, 4].map(|attempt| error.pause_before_retry(attempt).map(|pause| pause.as_millis()))
+            [1, 2, 3, 4]
+                .map(|attempt| error.pause_before_retry(attempt).map(|pause| pause.as_millis()))
         };
         let unreachable = |source| ClientError::Unreachable { url: "http://x".to_owned(), source };
         let refused_connection = || unreachable(ureq::Error::ConnectionFailed);
         assert_eq!(pauses(&refused_connection()), [Some(250), Some(500), Some(1_000), None]);
-        assert_eq!(pauses(&unreachable(ureq::Error::Timeout(ureq::Timeout::Connect)))[0], Some(250));
+        assert_eq!(
+            pauses(&unreachable(ureq::Error::Timeout(ureq::Timeout::Connect)))[0],
+            Some(250)
+        );
         let (url, source) = ("http://x".to_owned(), ureq::Error::Timeout(ureq::Timeout::Global));
         assert_eq!(pauses(&ClientError::ConnectionFailed { url, source })[0], None);
         let error = |status| refused(status, &json!({"error": {"code": "c", "message": "m"}}));

@@ -114,7 +114,9 @@ const DOCUMENTED: [ErrorCode; 20] = [
 impl ErrorCode {
     /// The path of the documentation of this code (contract §2.3), for some codes.
     pub fn docs_path(self) -> Option<String> {
-        DOCUMENTED.contains(&self).then(|| format!("/docs/reference/errors#{}", self.text_and_status().0))
+        DOCUMENTED
+            .contains(&self)
+            .then(|| format!("/docs/reference/errors#{}", self.text_and_status().0))
     }
 }
 
@@ -200,7 +202,13 @@ impl SchedulePart {
 
 impl Refusal {
     pub fn new(code: ErrorCode, message: impl Into<Cow<'static, str>>) -> Self {
-        Self { code, message: message.into(), problems: Vec::new(), schedule_part: None, retry_after: None }
+        Self {
+            code,
+            message: message.into(),
+            problems: Vec::new(),
+            schedule_part: None,
+            retry_after: None,
+        }
     }
 
     pub fn retry_after(self, seconds: u32) -> Self {
@@ -209,7 +217,8 @@ impl Refusal {
 
     /// A 422 with all invalid fields; the message names the first.
     pub fn invalid(problems: Vec<FieldError>) -> Self {
-        let path = |loc: &[LocSegment]| loc.iter().map(ToString::to_string).collect::<Vec<_>>().join(".");
+        let path =
+            |loc: &[LocSegment]| loc.iter().map(ToString::to_string).collect::<Vec<_>>().join(".");
         let message = match problems.first() {
             Some(first) => format!("{}: {}", path(&first.loc), first.msg),
             None => "The request is not valid".to_owned(),

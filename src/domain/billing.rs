@@ -147,7 +147,8 @@ pub fn after_update(
 
 /// The offer that the subscriptions of one account grant, the most expensive of several; `None` is the free plan.
 pub fn best_offer(subscriptions: &[Subscription]) -> Option<Offer> {
-    let live = subscriptions.iter().filter(|subscription| subscription.state == SubscriptionState::Live);
+    let live =
+        subscriptions.iter().filter(|subscription| subscription.state == SubscriptionState::Live);
     live.map(|subscription| subscription.offer).max()
 }
 
@@ -191,7 +192,12 @@ pub struct CheckoutCompleted {
     pub paid: Option<Offer>,
 }
 
-pub fn verify(header: Option<&str>, body: &[u8], secret: &str, now: Timestamp) -> Result<(), Refusal> {
+pub fn verify(
+    header: Option<&str>,
+    body: &[u8],
+    secret: &str,
+    now: Timestamp,
+) -> Result<(), Refusal> {
     let refusal = |why| Err(Refusal::new(ErrorCode::InvalidSignature, why));
     let Some(header) = header else { return refusal("The Stripe-Signature header is missing") };
     let values = |name: &'static str| {
@@ -201,11 +207,14 @@ pub fn verify(header: Option<&str>, body: &[u8], secret: &str, now: Timestamp) -
     let (Some(time), 1) = (values("t").next(), values("t").count()) else {
         return refusal("The signature must have exactly one time");
     };
-    let Ok(seconds) = time.parse::<i64>() else { return refusal("The signature's time is not a number") };
+    let Ok(seconds) = time.parse::<i64>() else {
+        return refusal("The signature's time is not a number");
+    };
     let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
     let message = [time.as_bytes(), b".", body].concat();
     // `hmac::verify` compares in constant time.
-    let genuine = values("v1").filter_map(hex::decode).any(|tag| hmac::verify(&key, &message, &tag).is_ok());
+    let genuine =
+        values("v1").filter_map(hex::decode).any(|tag| hmac::verify(&key, &message, &tag).is_ok());
     if !genuine {
         return refusal("The signature does not match the body");
     }
@@ -219,7 +228,8 @@ pub fn verify(header: Option<&str>, body: &[u8], secret: &str, now: Timestamp) -
 /// Errors: `invalid_json`, or `bad_request` for JSON that is not an event.
 pub fn read(body: &[u8]) -> Result<StripeEvent, Refusal> {
     let event = json::read(body)?.get().to_value();
-    let lacks = |what: &str| Refusal::new(ErrorCode::BadRequest, format!("The event has no {what}"));
+    let lacks =
+        |what: &str| Refusal::new(ErrorCode::BadRequest, format!("The event has no {what}"));
     let id = text(&event, "/id").ok_or_else(|| lacks("id"))?;
     let word = text(&event, "/type").ok_or_else(|| lacks("type"))?;
     let kind = match word.as_str() {
@@ -232,9 +242,8 @@ pub fn read(body: &[u8]) -> Result<StripeEvent, Refusal> {
         "customer.subscription.deleted" => {
             update(&event, Some("canceled")).map(StripeEventKind::Subscription)
         }
-        "invoice.payment_failed" => {
-            text(&event, "/data/object/customer").map(|customer| StripeEventKind::PaymentFailed { customer })
-        }
+        "invoice.payment_failed" => text(&event, "/data/object/customer")
+            .map(|customer| StripeEventKind::PaymentFailed { customer }),
         _ => None,
     };
     // An event of a known type without the required fields does not concern us: a payment without a subscription, for
@@ -352,7 +361,8 @@ mod tests {
             ((1, "active", "pm"), (2, "active", "old"), Some((PRO, S::Live))),
             ((1, "active", "pm"), (2, "canceled", "old"), Some((PRO, S::Over))),
         ] {
-            let updates = [first, second].map(|(created, status, price)| update(created, status, price));
+            let updates =
+                [first, second].map(|(created, status, price)| update(created, status, price));
             assert_eq!(after_all(&updates), then, "{first:?}, {second:?}");
         }
         let checkout = Subscription {
@@ -363,7 +373,11 @@ mod tests {
             last_event_secs: None,
         };
         let then = after_update(Some(&checkout), &update(1, "active", "sa"), &prices()).unwrap();
-        assert_eq!((then.offer, then.last_event_secs), (SCALE, Some(1)), "any update overrides the checkout");
+        assert_eq!(
+            (then.offer, then.last_event_secs),
+            (SCALE, Some(1)),
+            "any update overrides the checkout"
+        );
     }
 
     const SECRET: &str = "whsec_test";
@@ -379,16 +393,21 @@ mod tests {
     #[test]
     fn only_a_signature_of_the_same_secret_time_and_body_is_valid_for_five_minutes_either_way() {
         let (header, zeros) = (format!("t={AT},v1={TAG}"), "0".repeat(64));
-        for valid in
-            [&header, &format!("t={AT},v1={zeros},v1={TAG},v0={zeros}"), &format!("t={AT}, v1={TAG}")]
-        {
+        for valid in [
+            &header,
+            &format!("t={AT},v1={zeros},v1={TAG},v0={zeros}"),
+            &format!("t={AT}, v1={TAG}"),
+        ] {
             assert!(check(valid, BODY, AT), "{valid}");
         }
-        for (now, passes) in [(AT + 300, true), (AT + 301, false), (AT - 300, true), (AT - 301, false)] {
+        for (now, passes) in
+            [(AT + 300, true), (AT + 301, false), (AT - 300, true), (AT - 301, false)]
+        {
             assert_eq!(check(&header, BODY, now), passes, "{now}");
         }
         assert!(!check(&header, br#"{"id": "evt_2"}"#, AT));
-        let changed = [header.replace("v1=", "v0="), format!("{header}0"), format!("t={},v1={TAG}", AT + 1)];
+        let changed =
+            [header.replace("v1=", "v0="), format!("{header}0"), format!("t={},v1={TAG}", AT + 1)];
         let incomplete = [format!("v1={TAG}"), format!("t=1,{header}"), format!("t=x,v1={TAG}")];
         let odd = changed.iter().chain(&incomplete).map(String::as_str);
         for odd in odd.chain(["", "t=", "v1=", &header[..header.len() - 2]]) {

@@ -26,7 +26,10 @@ impl CueId {
     pub const NONE: &str = "cue_000000000000";
 
     /// A new id of a cue that is created at this instant. `fill` fills a buffer with random bytes.
-    pub fn generate<E>(at: Timestamp, mut fill: impl FnMut(&mut [u8]) -> Result<(), E>) -> Result<Self, E> {
+    pub fn generate<E>(
+        at: Timestamp,
+        mut fill: impl FnMut(&mut [u8]) -> Result<(), E>,
+    ) -> Result<Self, E> {
         // The largest multiple of 36 in a byte: higher values would make the first characters more likely.
         const LIMIT: u8 = 252;
         const LEN: usize = CueId::PREFIX.len() + CUE_CHARS;
@@ -45,7 +48,8 @@ impl CueId {
 
     pub fn parse(text: &str) -> Option<Self> {
         let chars = text.strip_prefix(Self::PREFIX)?.as_bytes();
-        let is_id = chars.len() == CUE_CHARS && chars.iter().all(|char| CUE_ALPHABET.contains(char));
+        let is_id =
+            chars.len() == CUE_CHARS && chars.iter().all(|char| CUE_ALPHABET.contains(char));
         is_id.then(|| Self(text.to_owned()))
     }
 
@@ -175,7 +179,8 @@ mod tests {
         }
         // Bytes from 252 on are drawn again.
         assert_eq!(cue_id(0, 247), "cue_aa56789abcde");
-        let others = "cue_ cue_abcdefghijk cue_abcdefghijklm cue_ABCDEFGHIJKL abcdefghijkl cue_éabcdefghij";
+        let others =
+            "cue_ cue_abcdefghijk cue_abcdefghijklm cue_ABCDEFGHIJKL abcdefghijkl cue_éabcdefghij";
         assert!(others.split(' ').chain([""]).all(|text| CueId::parse(text).is_none()));
     }
 

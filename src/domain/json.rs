@@ -36,7 +36,11 @@ impl JsonError {
         let bytes = bytes.split(|byte| *byte == b'\n').nth(line - 1).unwrap_or_default();
         let is_first_of_char = |byte: &&u8| (**byte & 0xC0) != 0x80;
         let before = bytes.iter().take(column - 1).filter(is_first_of_char).count();
-        Self { problem: text.strip_suffix(&place).unwrap_or(&text).to_owned(), line, column: before + 1 }
+        Self {
+            problem: text.strip_suffix(&place).unwrap_or(&text).to_owned(),
+            line,
+            column: before + 1,
+        }
     }
 }
 
@@ -52,7 +56,8 @@ impl From<JsonError> for Refusal {
 /// numbers have equal texts. Beside the text it takes 16 bytes for each entry of the largest object and a copy of
 /// an object whose keys are not in order.
 pub fn read(bytes: &[u8]) -> Result<JsonText, JsonError> {
-    let mut writer = CompactWriter { out: String::with_capacity(bytes.len()), depth: 0, entries: Vec::new() };
+    let mut writer =
+        CompactWriter { out: String::with_capacity(bytes.len()), depth: 0, entries: Vec::new() };
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
     let read = (&mut writer).deserialize(&mut deserializer).and_then(|_| deserializer.end());
     read.map_err(|error| JsonError::new(&error, bytes))?;
@@ -180,7 +185,8 @@ impl<'de> Visitor<'de> for &mut CompactWriter {
                 return Err(too_deep());
             }
             if let Some((previous, _)) = self.entries[first..].last() {
-                is_sorted &= compare_keys(key_at(&self.out, *previous), key_at(&self.out, start)).is_lt();
+                is_sorted &=
+                    compare_keys(key_at(&self.out, *previous), key_at(&self.out, start)).is_lt();
             }
             self.out.push(':');
             if let Some(digits) = object.next_value_seed(&mut *self)? {
@@ -327,7 +333,9 @@ impl<'a> JsonStr<'a> {
     pub fn to_value(self) -> Value {
         if let Some(entries) = self.entries() {
             return Value::Object(
-                entries.map(|(key, value)| (unescaped(key).into_owned(), value.to_value())).collect(),
+                entries
+                    .map(|(key, value)| (unescaped(key).into_owned(), value.to_value()))
+                    .collect(),
             );
         }
         if let Some(items) = self.items() {
@@ -385,7 +393,8 @@ impl<'a> JsonObject<'a> {
 
 /// Merges the entries of `over` into the object `own`. `over` alone unless both are objects.
 pub fn merged(own: JsonStr<'_>, over: JsonStr<'_>) -> JsonText {
-    let entries = |json: JsonStr<'_>| json.0.strip_prefix('{')?.strip_suffix('}').map(str::to_owned);
+    let entries =
+        |json: JsonStr<'_>| json.0.strip_prefix('{')?.strip_suffix('}').map(str::to_owned);
     let (Some(mut both), Some(more)) = (entries(own), entries(over)) else { return over.into() };
     if !both.is_empty() && !more.is_empty() {
         both.push(',');
@@ -480,7 +489,8 @@ impl Iterator for EscapedBytes<'_> {
                 b'r' => b'\r',
                 b't' => b'\t',
                 b'u' => {
-                    let digits = self.0.by_ref().take(4).filter_map(|digit| char::from(digit).to_digit(16));
+                    let digits =
+                        self.0.by_ref().take(4).filter_map(|digit| char::from(digit).to_digit(16));
                     u8::try_from(digits.fold(0, |code, digit| code << 4 | digit)).ok()?
                 }
                 other => other,

@@ -96,11 +96,15 @@ impl TestCallLimits {
     /// `server_busy` if too many of all accounts are under way.
     pub fn begin(&mut self, user_key: i64, now: Timestamp) -> Result<(), Refusal> {
         if self.running.contains(&user_key) {
-            let message = "A test call of the account is under way; wait for its end, then make another";
-            return Err(Refusal::new(ErrorCode::RateLimitExceeded, message).retry_after(RETRY_AFTER));
+            let message =
+                "A test call of the account is under way; wait for its end, then make another";
+            return Err(
+                Refusal::new(ErrorCode::RateLimitExceeded, message).retry_after(RETRY_AFTER)
+            );
         }
         if self.running.len() >= MAX_AT_ONCE {
-            let message = format!("Too many test calls are under way; try again in {RETRY_AFTER} s");
+            let message =
+                format!("Too many test calls are under way; try again in {RETRY_AFTER} s");
             return Err(Refusal::new(ErrorCode::ServerBusy, message).retry_after(RETRY_AFTER));
         }
         if let Some(seconds) = self.calls.admit(user_key, now) {

@@ -27,14 +27,18 @@ pub const STYLES: [&str; 6] =
 /// YAML keep their meaning, since only strings have such characters. Ends of lines and tabs stay, and the texts of
 /// `kept`.
 pub fn escaped<'a>(text: &'a str, kept: &[&str]) -> Cow<'a, str> {
-    let is_unsafe = |char: char| is_order_mark(char) || char.is_control() && !matches!(char, '\n' | '\t');
+    let is_unsafe =
+        |char: char| is_order_mark(char) || char.is_control() && !matches!(char, '\n' | '\t');
     if !text.contains(is_unsafe) {
         return Cow::Borrowed(text);
     }
     let mut safe = String::with_capacity(text.len() + 16);
     for (at, char) in text.char_indices() {
         let rest = &text[at..];
-        if !is_unsafe(char) || rest.starts_with("\r\n") || kept.iter().any(|own| rest.starts_with(own)) {
+        if !is_unsafe(char)
+            || rest.starts_with("\r\n")
+            || kept.iter().any(|own| rest.starts_with(own))
+        {
             safe.push(char);
         } else if char == '\r' {
             // Also white space between the values of JSON, where an escape would be an error.

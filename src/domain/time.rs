@@ -120,7 +120,8 @@ mod tests {
                 assert_eq!(instant(at), format!("{at:.3}"));
             }
         }
-        for text in ["0000-01-01T00:00:00Z", "-000001-12-31T23:59:59Z", "9999-12-30T21:59:59.999Z"] {
+        for text in ["0000-01-01T00:00:00Z", "-000001-12-31T23:59:59Z", "9999-12-30T21:59:59.999Z"]
+        {
             assert_eq!(instant(at(text)), text);
         }
     }

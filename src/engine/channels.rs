@@ -43,7 +43,8 @@ pub fn compose_due(app: &App, now: Timestamp) -> Result<Option<Timestamp>> {
         if next.is_none_or(|due| due > now) {
             return Ok(next);
         }
-        let turns = due.into_iter().filter_map(|key| take_turn(app, key, base.clone(), now).transpose());
+        let turns =
+            due.into_iter().filter_map(|key| take_turn(app, key, base.clone(), now).transpose());
         let writes = turns.collect::<Result<Vec<_>>>()?;
         writes.into_iter().try_for_each(Pending::wait)?;
     }
@@ -63,7 +64,12 @@ pub fn remind_due(app: &App, now: Timestamp) -> Result<Option<Timestamp>> {
 }
 
 /// A channel that cannot be read holds up no other: it composes nothing until it is changed.
-fn take_turn(app: &App, key: i64, base: Option<String>, now: Timestamp) -> Result<Option<Pending<()>>> {
+fn take_turn(
+    app: &App,
+    key: i64,
+    base: Option<String>,
+    now: Timestamp,
+) -> Result<Option<Pending<()>>> {
     match app.store.read_blocking(|read| composer::plan(read, key, now)) {
         Ok(Some(plan)) => {
             let apply = move |tx: &WriteTx<'_>| composer::apply(tx, plan, base.as_deref(), now);
@@ -79,14 +85,19 @@ fn take_turn(app: &App, key: i64, base: Option<String>, now: Timestamp) -> Resul
 }
 
 /// The request for a message, as its service expects it. Errors: text, if the message cannot be read.
-pub fn request(notification: &Notification, now: Timestamp) -> std::result::Result<WebhookRequest, String> {
+pub fn request(
+    notification: &Notification,
+    now: Timestamp,
+) -> std::result::Result<WebhookRequest, String> {
     let channel = notification.channel.as_ref().ok_or("the notification has no channel")?;
     let message = Message::read(&notification.body).ok_or("the stored message cannot be read")?;
     let build = service(channel.channel_type).request.ok_or("the channel sends mails")?;
     let ServiceRequest { url, mut headers, body } = build(&channel.settings, &message);
     if channel.channel_type == ChannelType::Webhook {
-        let secrets = SigningSecrets { current: &notification.alert_webhook_secret, previous: None };
-        let signature = signature_headers(secrets, &notification.id, now.as_second(), body.as_bytes());
+        let secrets =
+            SigningSecrets { current: &notification.alert_webhook_secret, previous: None };
+        let signature =
+            signature_headers(secrets, &notification.id, now.as_second(), body.as_bytes());
         headers.extend(signature.into_iter().map(|(name, value)| (name.to_owned(), value)));
     }
     headers.push(("User-Agent".to_owned(), concat!("cued/", env!("CARGO_PKG_VERSION")).to_owned()));
@@ -108,12 +119,14 @@ pub fn result(
     sent: &SendResult,
     now: Timestamp,
 ) -> Option<(NextStep, ChannelResult)> {
-    let channel = notification.channel.as_ref().filter(|_| notification.kind == NotificationKind::Channel)?;
+    let channel =
+        notification.channel.as_ref().filter(|_| notification.kind == NotificationKind::Channel)?;
     let verdict = match sent {
         Ok(WebhookResponse { http_status, headers, body, .. }) => {
             // Before a reason is cut: the beginning of a secret would remain.
             let body = shown(notification, &String::from_utf8_lossy(body));
-            let answer = ServiceAnswer { http_status: *http_status, headers, body: body.as_bytes(), now };
+            let answer =
+                ServiceAnswer { http_status: *http_status, headers, body: body.as_bytes(), now };
             (service(channel.channel_type).read)(&answer)
         }
         Err(error) => Verdict::Retry { after: None, reason: error.to_string() },
@@ -130,7 +143,11 @@ pub fn result(
 }
 
 /// What the end of an attempt means for the channel of the notification, if it has one.
-pub fn ended(notification: &Notification, error: Option<String>, next: NextStep) -> Option<ChannelResult> {
+pub fn ended(
+    notification: &Notification,
+    error: Option<String>,
+    next: NextStep,
+) -> Option<ChannelResult> {
     let key = notification.channel.as_ref()?.key;
     let failed = |error: String| MessageOutcome::Failed(one_line(&error, MAX_ERROR));
     let outcome = error.map_or(MessageOutcome::Accepted, failed);
@@ -144,7 +161,9 @@ pub fn given_up(notification: &Notification, next: NextStep) -> Option<ChannelRe
         // It waits for the limit of all mails, or for the end of the quiet hours.
         (NextStep::RetryAt(_) | NextStep::Success, _) => return None,
         (NextStep::Failed, Some(_)) => MessageOutcome::Dropped,
-        (NextStep::Failed, None) => MessageOutcome::Failed("a message was not sent within a day".to_owned()),
+        (NextStep::Failed, None) => {
+            MessageOutcome::Failed("a message was not sent within a day".to_owned())
+        }
     };
     Some(ChannelResult { key, outcome, is_over: true })
 }
@@ -161,7 +180,10 @@ pub fn is_test(notification: &Notification) -> bool {
             Message::read(&notification.body).is_some_and(|message| message.is_test())
         }
         NotificationKind::Mail => {
-            matches!(StoredMail::read(&notification.body), Some(StoredMail::Channel { is_test: true, .. }))
+            matches!(
+                StoredMail::read(&notification.body),
+                Some(StoredMail::Channel { is_test: true, .. })
+            )
         }
         NotificationKind::Failure | NotificationKind::Alert(_) => false,
     }
@@ -170,7 +192,10 @@ pub fn is_test(notification: &Notification) -> bool {
 /// A text of a service, which may repeat the request, without the secrets of the channel.
 fn shown(notification: &Notification, text: &str) -> String {
     let channel = notification.channel.as_ref();
-    channel.map_or_else(|| text.to_owned(), |channel| redacted(text, channel.channel_type, &channel.settings))
+    channel.map_or_else(
+        || text.to_owned(),
+        |channel| redacted(text, channel.channel_type, &channel.settings),
+    )
 }
 
 /// The beginning of an answer, for whoever tests a channel.

@@ -38,10 +38,13 @@ impl Engine {
         if requeued > 0 {
             tracing::info!(count = requeued, "requeued deliveries that the last stop cut off");
         }
-        app.test_caller.get_or_init(|| Arc::new(WebhookTestCaller::new(Arc::clone(&webhook_client))));
+        app.test_caller
+            .get_or_init(|| Arc::new(WebhookTestCaller::new(Arc::clone(&webhook_client))));
         let failed = |error| Error::fault_from("the threads of the engine cannot start", error);
-        let notifications = notifications::start(app, Arc::clone(&webhook_client)).map_err(failed)?;
-        let (deliveries, dispatcher) = DeliveryService::start(app, webhook_client).map_err(failed)?;
+        let notifications =
+            notifications::start(app, Arc::clone(&webhook_client)).map_err(failed)?;
+        let (deliveries, dispatcher) =
+            DeliveryService::start(app, webhook_client).map_err(failed)?;
         let scheduler = scheduler::start(app, deliveries)?;
         Ok(Self { app: Arc::clone(app), scheduler, dispatcher, notifications })
     }

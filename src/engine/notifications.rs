@@ -21,7 +21,9 @@ use crate::domain::notification::{
 use crate::domain::webhook::callback::{Method, authority_of};
 use crate::domain::webhook::delivery::SignedRequest;
 use crate::domain::webhook::signature::SigningSecrets;
-use crate::engine::delivery::attempt::{SendResult, attempt_result, send_guarded, status_and_error};
+use crate::engine::delivery::attempt::{
+    SendResult, attempt_result, send_guarded, status_and_error,
+};
 use crate::engine::delivery::dispatcher::{DRAIN, DispatcherMode};
 use crate::engine::delivery::fair_share::{AttemptEnd, DestinationKey, FairShare};
 use crate::engine::delivery::threads::STACK;
@@ -77,7 +79,9 @@ pub(in crate::engine) fn start(
         finished: Mutex::default(),
     });
     let app = Arc::clone(app);
-    EngineThread::start("notifications", Arc::default(), move |stopping| run(&app, stopping, &sender))
+    EngineThread::start("notifications", Arc::default(), move |stopping| {
+        run(&app, stopping, &sender)
+    })
 }
 
 impl NotificationDispatcher {
@@ -113,8 +117,16 @@ impl NotificationDispatcher {
         finished: Vec<NotificationResult>,
         mode: DispatcherMode,
     ) -> Result<Vec<Notification>> {
-        for NotificationResult { key, id, user_key, destination, is_confirmed, next, end, channel } in
-            finished
+        for NotificationResult {
+            key,
+            id,
+            user_key,
+            destination,
+            is_confirmed,
+            next,
+            end,
+            channel,
+        } in finished
         {
             match destination {
                 Some(destination) => self.slots.release(user_key, destination, end),
@@ -151,7 +163,8 @@ impl NotificationDispatcher {
             None => true,
         });
         self.slots.forget_idle();
-        self.mails += found.iter().filter(|notification| notification.destination.is_none()).count();
+        self.mails +=
+            found.iter().filter(|notification| notification.destination.is_none()).count();
         self.in_flight.extend(found.iter().map(|notification| notification.key));
         if !self.unrecorded.is_empty() {
             // The next pass records them before it reads the outbox.
@@ -162,7 +175,12 @@ impl NotificationDispatcher {
 
     /// The next step of a notification that is not sent now: one that is given up, one of a channel in its quiet hours,
     /// or a mail above the hourly limit, which waits in the outbox until the limit admits one again.
-    fn postpone(&mut self, app: &App, notification: &Notification, now: Timestamp) -> Option<NextStep> {
+    fn postpone(
+        &mut self,
+        app: &App,
+        notification: &Notification,
+        now: Timestamp,
+    ) -> Option<NextStep> {
         let next = if !is_worth_sending(notification, now) {
             Some(NextStep::Failed)
         } else if let Some(end) = channels::quiet_end(notification, now) {
@@ -244,7 +262,12 @@ impl NotificationDispatcher {
                 Err(error @ Error::Storage(_)) => Err(error),
                 found => Ok((key, slot, found)),
             };
-            mails.into_iter().map(|key| (key, None)).chain(posts).map(find).collect::<Result<Vec<_>>>()
+            mails
+                .into_iter()
+                .map(|key| (key, None))
+                .chain(posts)
+                .map(find)
+                .collect::<Result<Vec<_>>>()
         });
         let mut release =
             |(user_key, destination)| slots.release(user_key, destination, AttemptEnd::Unclaimed);
@@ -326,22 +349,26 @@ impl Sender {
     fn send(&self, notification: &Notification) -> Option<NotificationResult> {
         let now = || self.app.upgrade().map(|app| app.clock.now());
         let started = now()?;
-        let (result, http_status, error_message, response, ended) = if notification.destination.is_none() {
-            let (sent, ended) = (send_mail(&self.mail, &self.base, self.has_page, notification), now()?);
-            let error = sent.as_ref().err().map(ToString::to_string);
-            (result_of_mail(notification, &sent, ended), None, error, None, ended)
-        } else {
-            let (sent, ended) = (send(&*self.webhook_client, notification, started), now()?);
-            let result = result_of_post(notification, &sent, ended);
-            let (http_status, error) = status_and_error(&sent, result.next == NextStep::Success);
-            let error = match result.channel.as_ref().map(|channel| &channel.outcome) {
-                Some(MessageOutcome::Failed(error)) => Some(error.clone()),
-                Some(_) => None,
-                None => error,
+        let (result, http_status, error_message, response, ended) =
+            if notification.destination.is_none() {
+                let (sent, ended) =
+                    (send_mail(&self.mail, &self.base, self.has_page, notification), now()?);
+                let error = sent.as_ref().err().map(ToString::to_string);
+                (result_of_mail(notification, &sent, ended), None, error, None, ended)
+            } else {
+                let (sent, ended) = (send(&*self.webhook_client, notification, started), now()?);
+                let result = result_of_post(notification, &sent, ended);
+                let (http_status, error) =
+                    status_and_error(&sent, result.next == NextStep::Success);
+                let error = match result.channel.as_ref().map(|channel| &channel.outcome) {
+                    Some(MessageOutcome::Failed(error)) => Some(error.clone()),
+                    Some(_) => None,
+                    None => error,
+                };
+                let response =
+                    sent.ok().map(|response| channels::excerpt(notification, &response.body));
+                (result, http_status, error, response, ended)
             };
-            let response = sent.ok().map(|response| channels::excerpt(notification, &response.body));
-            (result, http_status, error, response, ended)
-        };
         let attempt = || {
             let duration = ended.duration_since(started);
             TestAttempt { http_status, duration, error_message, response, next: result.next }
@@ -361,13 +388,19 @@ fn run(app: &App, stopping: &AtomicBool, sender: &Arc<Sender>) {
     }
     let until = app.clock.monotonic() + DRAIN;
     while !dispatcher.is_clear() && app.clock.monotonic() < until {
-        let left = SignedDuration::try_from(until - app.clock.monotonic()).unwrap_or(SignedDuration::ZERO);
+        let left =
+            SignedDuration::try_from(until - app.clock.monotonic()).unwrap_or(SignedDuration::ZERO);
         dispatcher.deadline = app.clock.now().checked_add(left).ok();
         run_pass(app, &mut dispatcher, sender, DispatcherMode::Draining);
     }
 }
 
-fn run_pass(app: &App, dispatcher: &mut NotificationDispatcher, sender: &Arc<Sender>, mode: DispatcherMode) {
+fn run_pass(
+    app: &App,
+    dispatcher: &mut NotificationDispatcher,
+    sender: &Arc<Sender>,
+    mode: DispatcherMode,
+) {
     let seen = app.notifiers.notifications.generation();
     let pass = || dispatcher.run_once(app, std::mem::take(&mut *sender.finished.lock()), mode);
     match panics::catch("the notification dispatcher", pass) {
@@ -375,7 +408,9 @@ fn run_pass(app: &App, dispatcher: &mut NotificationDispatcher, sender: &Arc<Sen
             app.clock.wait(&app.notifiers.notifications, seen, dispatcher.deadline)
         }
         Ok(notifications) => {
-            notifications.into_iter().for_each(|notification| sender.start(notification, app.clock.now()));
+            notifications
+                .into_iter()
+                .for_each(|notification| sender.start(notification, app.clock.now()));
         }
         Err(error) => pause_after(app, &error, "notifications paused for 1 s after an error"),
     }
@@ -411,7 +446,11 @@ impl NotificationResult {
 }
 
 /// Sends a POST, signed at `now`, and waits for the response. Never panics.
-pub fn send(webhook_client: &dyn WebhookClient, notification: &Notification, now: Timestamp) -> SendResult {
+pub fn send(
+    webhook_client: &dyn WebhookClient,
+    notification: &Notification,
+    now: Timestamp,
+) -> SendResult {
     send_guarded(
         webhook_client,
         || request(notification, now),
@@ -433,7 +472,9 @@ pub fn result_of_post(
     if next == NextStep::Failed {
         let why = match result {
             Ok(response) => format!("it returned {}", response.http_status),
-            Err(error) => error.detail().map_or(error.to_string(), |detail| format!("{error}: {detail}")),
+            Err(error) => {
+                error.detail().map_or(error.to_string(), |detail| format!("{error}: {detail}"))
+            }
         };
         // The host alone: the path of such a URL is often a secret.
         let host = notification.url.as_deref().map(authority_of).unwrap_or_default();
@@ -458,7 +499,9 @@ pub fn send_mail(
     let is_of_channel = notification.channel.is_some() || channels::is_test(notification);
     match panics::catch("the mail transport", || Ok(route.send(&mail))) {
         // The log reaches nobody.
-        Ok(Ok(())) if is_of_channel && !route.reaches_people() => Err(SmtpError::permanent(NO_MAIL)),
+        Ok(Ok(())) if is_of_channel && !route.reaches_people() => {
+            Err(SmtpError::permanent(NO_MAIL))
+        }
         Ok(sent) => sent,
         Err(error) => Err(SmtpError::permanent(&error.to_string())),
     }
@@ -488,14 +531,22 @@ pub fn result_of_mail(
         (Err(error), NextStep::RetryAt(due)) => {
             tracing::debug!(notification_id = %id, %user_id, next_attempt = %due, %error, "mail not sent; retrying");
         }
-        (Err(error), _) => give_up(notification, &format!("attempt {attempt} to mail it failed: {error}")),
+        (Err(error), _) => {
+            give_up(notification, &format!("attempt {attempt} to mail it failed: {error}"))
+        }
     }
     let error = sent.as_ref().err().map(ToString::to_string);
     let channel = channels::ended(notification, error, next);
-    NotificationResult { channel, ..NotificationResult::new(notification, next, AttemptEnd::InTime) }
+    NotificationResult {
+        channel,
+        ..NotificationResult::new(notification, next, AttemptEnd::InTime)
+    }
 }
 
-fn request(notification: &Notification, now: Timestamp) -> std::result::Result<WebhookRequest, String> {
+fn request(
+    notification: &Notification,
+    now: Timestamp,
+) -> std::result::Result<WebhookRequest, String> {
     let url = notification.url.clone().ok_or("the notification has no URL")?;
     let secrets = match notification.kind {
         NotificationKind::Channel => return channels::request(notification, now),

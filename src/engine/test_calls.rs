@@ -10,7 +10,9 @@ use crate::app::{OnResult, TestCaller};
 use crate::domain::execution::attempt::FailureCause;
 use crate::domain::test_call::{MAX_TIMEOUT, TestCall, TestCallResult};
 use crate::domain::webhook::delivery::{SignedRequest, kept_headers};
-use crate::engine::delivery::attempt::{SendResult, cause_label, send_guarded, status_and_error, text};
+use crate::engine::delivery::attempt::{
+    SendResult, cause_label, send_guarded, status_and_error, text,
+};
 use crate::engine::delivery::threads::STACK;
 use crate::engine::webhook_client::{MAX_KEPT_BODY, WebhookClient, WebhookRequest};
 use crate::error::Error;
@@ -52,7 +54,8 @@ fn make(webhook_client: &dyn WebhookClient, call: TestCall) -> TestCallResult {
         keeps_headers: true,
     };
     let clock = Stopwatch::start();
-    let log_panic = |error: &Error| tracing::error!(execution_id = %id, %error, "test call panicked");
+    let log_panic =
+        |error: &Error| tracing::error!(execution_id = %id, %error, "test call panicked");
     let sent = send_guarded(webhook_client, || Ok(request), log_panic);
     let duration = clock.elapsed();
     let (cause, detail) = cause_and_detail(&sent);

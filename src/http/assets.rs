@@ -36,7 +36,9 @@ const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; st
 /// The headers of an HTML page with its content security policy. Other files take the rules of the page that loads them.
 pub fn as_page(response: Response, policy: &'static str) -> Response {
     let headers = HEADERS.into_iter().chain([(header::CONTENT_SECURITY_POLICY, policy)]);
-    headers.fold(response, |response, (name, value)| response.with(name, HeaderValue::from_static(value)))
+    headers.fold(response, |response, (name, value)| {
+        response.with(name, HeaderValue::from_static(value))
+    })
 }
 
 const HEADERS: [(HeaderName, &str); 5] = [
@@ -84,7 +86,8 @@ pub async fn file(request: Request) -> Result<Response> {
     // An encoded slash would be a second address of the same file.
     let is_plain = parts.iter().all(|part| !part.contains('/'));
     let path = parts.join("/");
-    let found = FILES.iter().find(|file| is_plain && request.param("build") == BUILD && file.path == path);
+    let found =
+        FILES.iter().find(|file| is_plain && request.param("build") == BUILD && file.path == path);
     let file = found.ok_or_else(not_found)?;
     file_of_build(&request, file.content_type, file.gzip, BUILD)
 }
@@ -106,7 +109,10 @@ pub fn file_of_build(
     let same_origin = HeaderValue::from_static("same-origin");
     Ok(text
         .respond(&request.headers, || inflate(gzip))?
-        .with(header::CACHE_CONTROL, HeaderValue::from_static("public, max-age=31536000, immutable"))
+        .with(
+            header::CACHE_CONTROL,
+            HeaderValue::from_static("public, max-age=31536000, immutable"),
+        )
         .with(HeaderName::from_static("cross-origin-resource-policy"), same_origin))
 }
 
@@ -129,7 +135,11 @@ pub struct CompressedText<'a> {
 impl CompressedText<'_> {
     /// Responds with the text in an encoding that the client accepts, or with 304 if the client has this version.
     /// Errors: [`Error::Fault`] if `inflated`, the text for clients that do not accept gzip, is `None`.
-    pub fn respond(&self, headers: &HeaderMap, inflated: impl FnOnce() -> Option<Bytes>) -> Result<Response> {
+    pub fn respond(
+        &self,
+        headers: &HeaderMap,
+        inflated: impl FnOnce() -> Option<Bytes>,
+    ) -> Result<Response> {
         // The strong tag belongs to the bytes of one encoding (RFC 9110, 8.8.3.3); the weak one is that of the other one.
         let is_gzip = accepts_gzip(headers);
         let strong = format!("\"{}\"", self.version);
@@ -137,7 +147,8 @@ impl CompressedText<'_> {
         let etag = HeaderValue::from_str(&etag)
             .map_err(|error| Error::fault_from("the version of a text is not a header", error))?;
         let known = headers.get_all(header::IF_NONE_MATCH).iter();
-        let is_known = known.filter_map(|value| value.to_str().ok()).any(|value| is_match(value, &strong));
+        let is_known =
+            known.filter_map(|value| value.to_str().ok()).any(|value| is_match(value, &strong));
         let response = if is_known {
             Response { status: StatusCode::NOT_MODIFIED, ..Response::no_content() }
         } else if is_gzip {
@@ -161,16 +172,21 @@ pub fn inflate(gzip: &[u8]) -> Option<Bytes> {
 
 /// Returns whether an `If-None-Match` contains the tag, also in the weak form that compressing proxies make of it.
 fn is_match(value: &str, etag: &str) -> bool {
-    value.split(',').map(str::trim).any(|tag| tag == "*" || tag.strip_prefix("W/").unwrap_or(tag) == etag)
+    value
+        .split(',')
+        .map(str::trim)
+        .any(|tag| tag == "*" || tag.strip_prefix("W/").unwrap_or(tag) == etag)
 }
 
 /// Returns whether the client names gzip and does not refuse it with the weight 0.
 fn accepts_gzip(headers: &HeaderMap) -> bool {
-    let values = headers.get_all(header::ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
+    let values =
+        headers.get_all(header::ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
     values.flat_map(|value| value.split(',')).any(|coding| {
         let (name, weight) = coding.split_once(';').unwrap_or((coding, ""));
         let weight = weight.trim().trim_start_matches(['q', 'Q', '=', ' ']);
-        name.trim().eq_ignore_ascii_case("gzip") && !weight.parse().is_ok_and(|weight: f32| weight == 0.0)
+        name.trim().eq_ignore_ascii_case("gzip")
+            && !weight.parse().is_ok_and(|weight: f32| weight == 0.0)
     })
 }
 

@@ -183,8 +183,10 @@ impl Budget {
 
     /// Whether a caller that holds `own` bytes may hold `wanted`.
     fn has_share(&self, held: &Holdings, own: usize, wanted: usize) -> bool {
-        let left_by_others = (self.limit - self.limit / RESERVE_FRACTION).saturating_sub(held.total - own);
-        wanted <= self.limit / CALLER_FRACTION && wanted <= (left_by_others / 2).max(self.small_share())
+        let left_by_others =
+            (self.limit - self.limit / RESERVE_FRACTION).saturating_sub(held.total - own);
+        wanted <= self.limit / CALLER_FRACTION
+            && wanted <= (left_by_others / 2).max(self.small_share())
     }
 
     fn small_share(&self) -> usize {
@@ -230,7 +232,9 @@ impl Reservation {
     /// would block each other.
     /// Errors: 503 if the caller would hold more than its share, or all callers more than the budget.
     pub fn grow_to(&mut self, bytes: usize) -> Result<()> {
-        let Some(more) = bytes.checked_sub(self.bytes).filter(|more| *more > 0) else { return Ok(()) };
+        let Some(more) = bytes.checked_sub(self.bytes).filter(|more| *more > 0) else {
+            return Ok(());
+        };
         let mut held = self.budget.held.lock();
         self.budget.check(&held, more, self.owner)?;
         held.add(more, self.owner);
@@ -554,7 +558,9 @@ mod tests {
         let mib: Vec<_> = held.iter().take(6).map(|it| it.bytes >> 20).collect();
         assert_eq!(mib, [16, 16, 8, 4, 2, 1]);
         assert!(held.iter().take(200).all(|it| it.bytes >= SMALL_SHARE));
-        assert!(total(&budget) <= LIMIT && budget.reserve(Owner::Account(300), SMALL_SHARE).is_err());
+        assert!(
+            total(&budget) <= LIMIT && budget.reserve(Owner::Account(300), SMALL_SHARE).is_err()
+        );
         drop(held);
         assert_eq!((total(&budget), budget.held.lock().by_owner.len()), (0, 0));
     }

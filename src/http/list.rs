@@ -90,7 +90,10 @@ impl Query {
     pub fn cue_id(&self) -> Option<String> {
         let text = self.text("cue_id", 0..=255)?;
         if text.starts_with("slug:") {
-            self.reject("cue_id", "cue_id should be an id; GET /v1/cues?slug=S has the one of a slug");
+            self.reject(
+                "cue_id",
+                "cue_id should be an id; GET /v1/cues?slug=S has the one of a slug",
+            );
         }
         Some(text.to_owned())
     }
@@ -101,7 +104,12 @@ impl Query {
     }
 
     /// Same as [`Query::pagination`], under other names.
-    pub fn pagination_of(&self, limit: &'static str, offset: &'static str, default_limit: u32) -> Pagination {
+    pub fn pagination_of(
+        &self,
+        limit: &'static str,
+        offset: &'static str,
+        default_limit: u32,
+    ) -> Pagination {
         Pagination {
             limit: self.integer(limit, 1..=MAX_LIMIT).unwrap_or(default_limit),
             offset: self.integer(offset, 0..=i64::MAX).unwrap_or(0),
@@ -109,7 +117,11 @@ impl Query {
     }
 
     /// Returns an integer within the range, whose numbers `T` has.
-    pub fn integer<T: TryFrom<i64>>(&self, name: &'static str, range: RangeInclusive<i64>) -> Option<T> {
+    pub fn integer<T: TryFrom<i64>>(
+        &self,
+        name: &'static str,
+        range: RangeInclusive<i64>,
+    ) -> Option<T> {
         let text = self.raw(name)?;
         let Some(number) = parse_integer(text) else {
             let msg = "Input should be a valid integer, unable to parse string as an integer";
@@ -126,9 +138,11 @@ impl Query {
         match self.raw(name)? {
             "true" | "1" => Some(true),
             "false" | "0" => Some(false),
-            _ => {
-                self.error(name, "bool_parsing", "Input should be a valid boolean, unable to interpret input")
-            }
+            _ => self.error(
+                name,
+                "bool_parsing",
+                "Input should be a valid boolean, unable to interpret input",
+            ),
         }
     }
 
@@ -149,7 +163,11 @@ impl Query {
         found.or_else(|| self.error(name, "literal_error", choice_error(choices)))
     }
 
-    pub fn some_of(&self, name: &'static str, choices: &[&'static str]) -> Option<Vec<&'static str>> {
+    pub fn some_of(
+        &self,
+        name: &'static str,
+        choices: &[&'static str],
+    ) -> Option<Vec<&'static str>> {
         let find = |word: &str| choices.iter().find(|choice| **choice == word.trim()).copied();
         let found = self.raw(name)?.split(',').map(find).collect::<Option<_>>();
         found.or_else(|| self.error(name, "literal_error", choice_error(choices)))
@@ -178,7 +196,12 @@ impl Query {
         self.errors.finish()
     }
 
-    fn error<T>(&self, name: &'static str, kind: &'static str, msg: impl Into<String>) -> Option<T> {
+    fn error<T>(
+        &self,
+        name: &'static str,
+        kind: &'static str,
+        msg: impl Into<String>,
+    ) -> Option<T> {
         let input = truncated(self.raw(name).unwrap_or_default());
         self.errors.add(kind, vec!["query".into(), name.into()], msg, input.into());
         None
@@ -254,7 +277,10 @@ impl ListBody {
         self.with(&format!("{prefix}total"), &total.to_string())
             .with(&format!("{prefix}limit"), &page.limit.to_string())
             .with(&format!("{prefix}offset"), &page.offset.to_string())
-            .with(&format!("{prefix}has_more"), if end < total.unsigned_abs() { "true" } else { "false" })
+            .with(
+                &format!("{prefix}has_more"),
+                if end < total.unsigned_abs() { "true" } else { "false" },
+            )
     }
 
     /// Adds `has_more`: true if entries did not fit, or if there are `others`.
@@ -281,8 +307,9 @@ mod tests {
 
     #[test]
     fn values_are_decoded_and_the_last_of_a_repeated_name_counts() {
-        let query =
-            Query::decode(b"task=a+b%2Bc&x&task=%C3%A4%zz&&limit=5&bad=%FF&t=2026-01-01T01:00:00+01:00");
+        let query = Query::decode(
+            b"task=a+b%2Bc&x&task=%C3%A4%zz&&limit=5&bad=%FF&t=2026-01-01T01:00:00+01:00",
+        );
         assert_eq!(
             [query.raw("task"), query.raw("x"), query.raw("bad")],
             [Some("ä%zz"), Some(""), Some("\u{FFFD}")]
@@ -301,7 +328,8 @@ mod tests {
         let text = list.with_more(false).into_text();
         assert!(text.len() < MAX_LIST_BYTES + 50 && text.ends_with("x\"],\"has_more\":true}"));
         let small = "x".repeat(1_000);
-        let list = ListBody::after("{\"a\":1}", "entries", std::iter::repeat_n(&small, 5_000)).unwrap();
+        let list =
+            ListBody::after("{\"a\":1}", "entries", std::iter::repeat_n(&small, 5_000)).unwrap();
         let count = list.count;
         assert_eq!(count, MAX_LIST_BYTES / 1_003);
         let text = list.with_page("", 5_000, Pagination { limit: 5_000, offset: 7 }).into_text();

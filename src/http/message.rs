@@ -173,8 +173,13 @@ impl Request {
     /// Returns the `Idempotency-Key`, with a fingerprint of route and body: the same key on a different request is a
     /// conflict. `in_body` is the key of the body, if there is one.
     /// Errors: 422 for a header of another form, or one that differs from the body.
-    pub fn idempotency(&self, route: &str, in_body: Option<String>) -> Result<Option<IdempotencyRequest>> {
-        let in_header = self.headers.get(KEY_HEADER).map(|value| value.to_str().unwrap_or_default());
+    pub fn idempotency(
+        &self,
+        route: &str,
+        in_body: Option<String>,
+    ) -> Result<Option<IdempotencyRequest>> {
+        let in_header =
+            self.headers.get(KEY_HEADER).map(|value| value.to_str().unwrap_or_default());
         if in_header.is_some_and(|key| !(1..=MAX_KEY).contains(&key.len())) {
             let reason = "an Idempotency-Key has 1 to 255 visible ASCII characters";
             return Err(invalid_value(["header", KEY_HEADER], reason, Value::Null));
@@ -220,7 +225,9 @@ pub fn request_id(headers: &HeaderMap) -> String {
         // Clients do send API keys in the wrong header; the log must not store them.
         !may_contain_secret(id)
             && (1..=128).contains(&id.len())
-            && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-'))
+            && id
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-'))
     };
     let sent = headers.get(REQUEST_ID).and_then(|value| value.to_str().ok()).filter(is_safe);
     sent.map_or_else(|| Uuid::new_v4().to_string(), str::to_owned)
@@ -269,7 +276,10 @@ impl BufferedBody {
 }
 
 fn too_large(limit: usize) -> Error {
-    Error::refused(ErrorCode::PayloadTooLarge, format!("The body is too large; send at most {limit} bytes"))
+    Error::refused(
+        ErrorCode::PayloadTooLarge,
+        format!("The body is too large; send at most {limit} bytes"),
+    )
 }
 
 /// Status, body and specific headers of a response. The middleware adds the headers that all responses have.
@@ -396,7 +406,12 @@ impl Response {
     }
 
     pub fn no_content() -> Self {
-        Self { status: StatusCode::NO_CONTENT, body: Bytes::new(), headers: HeaderMap::new(), stream: None }
+        Self {
+            status: StatusCode::NO_CONTENT,
+            body: Bytes::new(),
+            headers: HeaderMap::new(),
+            stream: None,
+        }
     }
 
     /// JSON that is already serialized.
@@ -436,7 +451,8 @@ impl Response {
 
     fn from_refusal(refusal: &Refusal, docs: Option<&str>) -> Self {
         let (code, status) = refusal.code.text_and_status();
-        let mut body = json!({"error": {"code": code, "message": refusal.message, "status": status}});
+        let mut body =
+            json!({"error": {"code": code, "message": refusal.message, "status": status}});
         if refusal.code == ErrorCode::ValidationError {
             body["detail"] = refusal.problems.iter().map(detail).collect();
         }
@@ -503,9 +519,14 @@ mod tests {
             let value = HeaderValue::from_str(value).unwrap();
             request_id(&HeaderMap::from_iter([(REQUEST_ID, value)]))
         };
-        assert_eq!([id("Req-1_a.b"), id(&"a".repeat(128))], ["Req-1_a.b".to_owned(), "a".repeat(128)]);
+        assert_eq!(
+            [id("Req-1_a.b"), id(&"a".repeat(128))],
+            ["Req-1_a.b".to_owned(), "a".repeat(128)]
+        );
         let secrets = ["cue_sk_0123456789abcdef0123456789abcdef", "whsec_0", "Bearer-cue_sk_0"];
-        for bad in ["", "a b", "a/b", "a\tb", "<script>", "ä", &"a".repeat(129)].into_iter().chain(secrets) {
+        for bad in
+            ["", "a b", "a/b", "a\tb", "<script>", "ä", &"a".repeat(129)].into_iter().chain(secrets)
+        {
             assert!(Uuid::parse_str(&id(bad)).is_ok(), "{bad}");
         }
     }
@@ -516,7 +537,10 @@ mod tests {
         assert_eq!(with_payload(object(), None), r#"{"a":1,"payload":null}"#);
         assert_eq!(with_payload(object(), Some("{}".to_owned())), r#"{"a":1,"payload":{}}"#);
         let long = format!("\"{}\"", "x".repeat(50));
-        assert_eq!(with_payload(object(), Some(long.clone())), format!("{{\"a\":1,\"payload\":{long}}}"));
+        assert_eq!(
+            with_payload(object(), Some(long.clone())),
+            format!("{{\"a\":1,\"payload\":{long}}}")
+        );
     }
 
     #[test]

@@ -139,7 +139,8 @@ impl Form {
 
     /// A field for an email address, which the browser may complete. `error` is about `value`.
     pub fn email(self, label: &str, value: &str, error: Option<&str>) -> Self {
-        let kind = [("type", "email"), ("autocomplete", "email"), ("maxlength", "254"), ("value", value)];
+        let kind =
+            [("type", "email"), ("autocomplete", "email"), ("maxlength", "254"), ("value", value)];
         self.field("email", label, &kind, error)
     }
 
@@ -159,7 +160,11 @@ impl Form {
         let error_id = format!("{name}-error");
         let mut attributes = vec![("id", name), ("name", name)];
         attributes.extend_from_slice(kind);
-        attributes.extend([("autocapitalize", "none"), ("spellcheck", "false"), ("required", "required")]);
+        attributes.extend([
+            ("autocapitalize", "none"),
+            ("spellcheck", "false"),
+            ("required", "required"),
+        ]);
         if error.is_some() {
             attributes.extend([("aria-invalid", "true"), ("aria-describedby", error_id.as_str())]);
         }
@@ -305,8 +310,9 @@ mod tests {
             .small(HOSTILE)
             .notice(NoticeKind::Error, HOSTILE)
             .code(HOSTILE, HOSTILE);
-        let html =
-            body(&page.facts(&[(HOSTILE, HOSTILE.to_owned())]).form(&form).into_response(StatusCode::OK));
+        let html = body(
+            &page.facts(&[(HOSTILE, HOSTILE.to_owned())]).form(&form).into_response(StatusCode::OK),
+        );
         assert_eq!(html.matches(ESCAPED).count(), 19, "{html}");
         assert!(!html.contains("<script") && !html.contains("\" onload"), "{html}");
     }
@@ -317,7 +323,12 @@ mod tests {
         let (_, rest) = html.split_once("<style>").unwrap();
         let (style, _) = rest.split_once("</style>").unwrap();
         let hash = STANDARD.encode(sha256(style.as_bytes()));
-        assert!(CONTENT_SECURITY_POLICY.to_str().unwrap().contains(&format!("style-src 'sha256-{hash}'")));
+        assert!(
+            CONTENT_SECURITY_POLICY
+                .to_str()
+                .unwrap()
+                .contains(&format!("style-src 'sha256-{hash}'"))
+        );
         assert!(!style.contains("url(") && !style.contains("@import"), "a page loads no resource");
     }
 

@@ -139,14 +139,19 @@ pub fn match_route(
     // `/v1/executions/claim` never means the execution with the id "claim", whatever the method.
     let fewest = candidates.iter().map(|(_, params)| params.len()).min();
     let (mut allowed, mut found) = (Vec::new(), None);
-    for (route, params) in candidates.into_iter().filter(|(_, params)| Some(params.len()) == fewest) {
+    for (route, params) in candidates.into_iter().filter(|(_, params)| Some(params.len()) == fewest)
+    {
         allowed.push(&route.method);
         if route.method == method {
             found = Some(RouteMatch::Found(route, params));
         }
     }
     found.unwrap_or_else(|| {
-        if allowed.is_empty() { RouteMatch::NoPath } else { RouteMatch::WrongMethod(allow(&allowed)) }
+        if allowed.is_empty() {
+            RouteMatch::NoPath
+        } else {
+            RouteMatch::WrongMethod(allow(&allowed))
+        }
     })
 }
 
@@ -250,7 +255,9 @@ mod tests {
 
     #[test]
     fn unknown_paths_are_not_found() {
-        for path in " / * /v1 /v1/cues/ /v1/cues// /v1/Cues /v1/%63ues //v1/cues /v1/cues/a/b".split(' ') {
+        for path in
+            " / * /v1 /v1/cues/ /v1/cues// /v1/Cues /v1/%63ues //v1/cues /v1/cues/a/b".split(' ')
+        {
             assert_eq!(find(Method::GET, path), "404", "{path}");
         }
     }
@@ -275,7 +282,10 @@ mod tests {
     #[test]
     fn a_route_has_its_own_body_limit_or_that_of_its_access() {
         let limits: Vec<usize> = TABLE.iter().map(|route| route.body_limit).collect();
-        assert_eq!(limits, [0, BODY_LIMIT, 0, BODY_LIMIT, 0, 0, 1_000_000, 0, TEST_CLOCK_LIMIT, 0, 0]);
+        assert_eq!(
+            limits,
+            [0, BODY_LIMIT, 0, BODY_LIMIT, 0, 0, 1_000_000, 0, TEST_CLOCK_LIMIT, 0, 0]
+        );
         assert_eq!([Access::Public.body_limit(), Access::Page.body_limit()], [65_536, 65_536]);
         assert_eq!(Access::Unmetered.body_limit(), 0);
     }

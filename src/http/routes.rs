@@ -3,7 +3,8 @@
 use crate::domain::webhook::echo::MAX_PAYLOAD;
 use crate::http::api::{
     account, admin, alerts, attempts, billing, bulk, callbacks, channels, claims, cue_list, cues,
-    device_login, echo, events, executions, flows, metrics, operations, sessions, stats, upcoming, workers,
+    device_login, echo, events, executions, flows, metrics, operations, sessions, stats, upcoming,
+    workers,
 };
 use crate::http::router::{FORM_LIMIT, Route};
 use crate::http::{assets, docs};

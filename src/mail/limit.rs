@@ -97,7 +97,9 @@ impl MailLimits {
             let taken = sent.take(OTHER, self.others, now);
             taken.inspect_err(|_| sent.mails.return_unused(CONFIRMATION))
         };
-        take().map_err(|seconds| now.saturating_add(SignedDuration::from_secs(seconds.into())).unwrap_or(now))
+        take().map_err(|seconds| {
+            now.saturating_add(SignedDuration::from_secs(seconds.into())).unwrap_or(now)
+        })
     }
 
     /// Removes the newest other mail, which was not sent.
@@ -146,10 +148,12 @@ mod tests {
     fn half_of_the_mails_are_for_sign_ins_and_a_quarter_of_these_for_one_client() {
         let limits = MailLimits::new(200);
         let client = |number: u8| IpAddr::from([192, 0, 2, number]);
-        let requested =
-            |number| (0..200).filter(|_| limits.take_sign_in(client(number), at(0)).is_ok()).count();
+        let requested = |number| {
+            (0..200).filter(|_| limits.take_sign_in(client(number), at(0)).is_ok()).count()
+        };
         assert_eq!([0, 1, 2, 3, 4].map(requested), [25, 25, 25, 25, 0]);
-        let others = |is_confirmed| (0..200).filter(|_| limits.take(is_confirmed, at(0)).is_ok()).count();
+        let others =
+            |is_confirmed| (0..200).filter(|_| limits.take(is_confirmed, at(0)).is_ok()).count();
         assert_eq!([others(false), others(true), others(false)], [20, 80, 0]);
         assert_eq!(
             (limits.take_sign_in(client(9), at(20)), limits.take(false, at(20))),

@@ -16,7 +16,8 @@ const QUEUE: usize = 256;
 
 /// Delay before each retry; the mail is dropped after the last one. A person waits for this mail in front of a device:
 /// the first retry is soon, and the last one still covers a restart of the mail server.
-const PAUSES: [Duration; 3] = [Duration::from_secs(2), Duration::from_secs(15), Duration::from_secs(90)];
+const PAUSES: [Duration; 3] =
+    [Duration::from_secs(2), Duration::from_secs(15), Duration::from_secs(90)];
 
 /// Time to send the remaining mails when the program stops: a part of the 30 s of a graceful stop (contract §1.3).
 const SHUTDOWN_RETRY: Duration = Duration::from_secs(10);
@@ -51,7 +52,8 @@ impl LoginMailer {
         let (queue, jobs) = sync_channel(QUEUE);
         let (alive, ended) = sync_channel(0);
         let time = Arc::new(MailTime { clock: Clock::system(), deadline: OnceLock::new() });
-        let mut worker = MailWorker { transport, time: Arc::clone(&time), retries: VecDeque::new() };
+        let mut worker =
+            MailWorker { transport, time: Arc::clone(&time), retries: VecDeque::new() };
         std::thread::Builder::new().name("mail".to_owned()).spawn(move || {
             let _alive = alive;
             worker.run(&jobs);
@@ -67,7 +69,9 @@ impl LoginMailer {
             Err(TrySendError::Full(Some(_))) => {
                 tracing::warn!(limit = QUEUE, "mail dropped: the queue is full");
             }
-            Err(TrySendError::Disconnected(_)) => tracing::warn!("mail dropped: the server is stopping"),
+            Err(TrySendError::Disconnected(_)) => {
+                tracing::warn!("mail dropped: the server is stopping")
+            }
         }
     }
 
@@ -134,7 +138,8 @@ impl MailWorker {
     fn send_remaining(&mut self, jobs: &Receiver<Option<Mail>>) {
         let now = || self.time.clock.monotonic();
         let deadline = self.time.deadline.get().copied().unwrap_or_else(|| now() + SHUTDOWN_RETRY);
-        let mut remaining: VecDeque<Mail> = self.retries.drain(..).map(|entry| entry.mail).collect();
+        let mut remaining: VecDeque<Mail> =
+            self.retries.drain(..).map(|entry| entry.mail).collect();
         remaining.extend(jobs.try_iter().flatten());
         while self.time.clock.monotonic() < deadline
             && let Some(mail) = remaining.pop_front()

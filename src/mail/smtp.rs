@@ -58,7 +58,9 @@ impl SmtpError {
 /// A value of `--smtp-url` or `--mail-from` is invalid. The text never repeats the URL, which holds a password.
 #[derive(Debug, PartialEq, Eq, Error)]
 pub enum SmtpConfigError {
-    #[error("{0:?} is not a sender address: write it as cued@example.com or Name <cued@example.com>")]
+    #[error(
+        "{0:?} is not a sender address: write it as cued@example.com or Name <cued@example.com>"
+    )]
     Sender(String),
     #[error(
         "--smtp-url: {0}; write it as smtps://user:password@host:port, with user and password percent-encoded"
@@ -78,7 +80,11 @@ impl Smtp {
 
     /// As [`Smtp::new`]. For tests, a certificate authority in PEM is trusted as well, and a server on this machine
     /// needs TLS, too.
-    pub fn with_authority(url: &str, from: &str, pem: Option<&[u8]>) -> Result<Self, SmtpConfigError> {
+    pub fn with_authority(
+        url: &str,
+        from: &str,
+        pem: Option<&[u8]>,
+    ) -> Result<Self, SmtpConfigError> {
         let from = from.parse::<Mailbox>().map_err(|_| SmtpConfigError::Sender(from.to_owned()))?;
         let server = SmtpServer::parse(url).map_err(SmtpConfigError::Url)?;
         let mut tls = TlsParameters::builder(server.host.clone());
@@ -87,7 +93,9 @@ impl Smtp {
                 .map_err(|_| SmtpConfigError::Url("the certificate authority cannot be read"))?;
             tls = tls.add_root_certificate(certificate);
         }
-        let tls = tls.build().map_err(|_| SmtpConfigError::Url("TLS cannot verify a host of this form"))?;
+        let tls = tls
+            .build()
+            .map_err(|_| SmtpConfigError::Url("TLS cannot verify a host of this form"))?;
         let is_trusted = pem.is_none() && server.is_on_this_machine();
         let (tls, name) = match server {
             SmtpServer { implicit_tls: true, .. } => (Tls::Wrapper(tls), Some("implicit")),
@@ -100,8 +108,10 @@ impl Smtp {
             SmtpServer { refuses_tls: true, .. } => (Tls::None, Some("none")),
             _ => (Tls::Required(tls), Some("starttls")),
         };
-        let mut transport =
-            SmtpTransport::builder_dangerous(server.host).port(server.port).tls(tls).timeout(Some(TIMEOUT));
+        let mut transport = SmtpTransport::builder_dangerous(server.host)
+            .port(server.port)
+            .tls(tls)
+            .timeout(Some(TIMEOUT));
         if let Some((user, password)) = server.login {
             transport = transport.credentials(Credentials::new(user, password));
         }
@@ -151,13 +161,18 @@ impl From<Error> for SmtpError {
         // The text of a response may repeat the mail; the code is enough.
         let reason = match error.status() {
             Some(code) => format!("the mail server returned {code}"),
-            None if error.is_response() => "the mail server's response is not valid SMTP".to_owned(),
+            None if error.is_response() => {
+                "the mail server's response is not valid SMTP".to_owned()
+            }
             None => error.to_string(),
         };
         // Transient, because the operator corrects the password or the server, and the mail is still good.
         let is_login = error.status().is_some_and(|code| LOGIN_REJECTED.contains(&u16::from(code)));
         let is_server = error.is_client() && SERVER_LACKS.iter().any(|lack| reason.contains(lack));
-        Self { is_transient: is_login || is_server || (!error.is_permanent() && !error.is_client()), reason }
+        Self {
+            is_transient: is_login || is_server || (!error.is_permanent() && !error.is_client()),
+            reason,
+        }
     }
 }
 
@@ -173,7 +188,8 @@ fn subject(text: &str) -> HeaderValue {
     }
     let chars: Vec<char> = text.chars().collect();
     // An encoded word has 75 characters at most: ten of four bytes fit.
-    let word = |part: &[char]| format!("=?utf-8?b?{}?=", STANDARD.encode(part.iter().collect::<String>()));
+    let word =
+        |part: &[char]| format!("=?utf-8?b?{}?=", STANDARD.encode(part.iter().collect::<String>()));
     let encoded = chars.chunks(10).map(word).collect::<Vec<_>>().join("\r\n ");
     HeaderValue::dangerous_new_pre_encoded(name, text, encoded)
 }
@@ -233,7 +249,13 @@ impl SmtpServer {
                 Some(login.ok_or("the user and password cannot be read")?)
             }
         };
-        Ok(Self { implicit_tls, refuses_tls, host, port: url.port().unwrap_or(default_port), login })
+        Ok(Self {
+            implicit_tls,
+            refuses_tls,
+            host,
+            port: url.port().unwrap_or(default_port),
+            login,
+        })
     }
 
     fn is_on_this_machine(&self) -> bool {
@@ -249,8 +271,9 @@ const NO_HOST: &str = "the URL has no valid host";
 
 /// Decodes a user or password. An invalid escape is an error, because it is most likely a `%` that was not encoded.
 fn decode(text: &str) -> Option<String> {
-    let is_escape =
-        |rest: &str| rest.as_bytes().get(..2).is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit));
+    let is_escape = |rest: &str| {
+        rest.as_bytes().get(..2).is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
+    };
     let decoded = percent_decode_str(text).decode_utf8().ok().map(Cow::into_owned);
     decoded.filter(|_| text.split('%').skip(1).all(is_escape))
 }
@@ -278,7 +301,8 @@ mod tests {
         ];
         for (url, implicit_tls, host, port, login) in table {
             let refuses_tls = url.ends_with("?tls=none");
-            let expected = SmtpServer { implicit_tls, refuses_tls, host: host.to_owned(), port, login };
+            let expected =
+                SmtpServer { implicit_tls, refuses_tls, host: host.to_owned(), port, login };
             let is_local = ["127.0.0.1", "::1", "localhost"].contains(&host);
             assert!(expected.is_on_this_machine() == is_local, "{url}");
             assert!(SmtpServer::parse(url) == Ok(expected), "{url}");
@@ -310,6 +334,8 @@ mod tests {
             assert!(error.contains("--smtp-url") && !error.contains("hunter2"), "{error}");
         }
         assert!(Smtp::new("smtp://h", "nobody").is_err());
-        assert!(!format!("{:?}", Smtp::new("smtp://a:hunter2@h", "a@b.c").unwrap()).contains("hunter2"));
+        assert!(
+            !format!("{:?}", Smtp::new("smtp://a:hunter2@h", "a@b.c").unwrap()).contains("hunter2")
+        );
     }
 }

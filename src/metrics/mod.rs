@@ -87,7 +87,8 @@ pub const COMMIT: Buckets = Buckets {
 };
 
 /// Batch sizes, up to the maximum number of writes in a commit.
-pub const BATCH: Buckets = Buckets { bounds: &[1, 2, 4, 8, 16, 32, 64, 128, 256, 512], per_unit: 1 };
+pub const BATCH: Buckets =
+    Buckets { bounds: &[1, 2, 4, 8, 16, 32, 64, 128, 256, 512], per_unit: 1 };
 
 #[derive(Debug)]
 pub struct Histogram {
@@ -118,7 +119,10 @@ impl Histogram {
 
     /// The number of values, their maximum and quantiles such as 0.99, in the exposed unit. A quantile is interpolated
     /// within its bucket, as Prometheus does, and at most the maximum.
-    pub fn summary<const QUANTILES: usize>(&self, quantiles: [f64; QUANTILES]) -> Summary<QUANTILES> {
+    pub fn summary<const QUANTILES: usize>(
+        &self,
+        quantiles: [f64; QUANTILES],
+    ) -> Summary<QUANTILES> {
         let (counts, max) = (self.cumulative(), self.exposed(&self.max));
         let count = counts.last().map_or(0, |(_, count)| *count);
         let value = |of| (count > 0).then(|| quantile(of, &counts, max));
@@ -127,7 +131,8 @@ impl Histogram {
 
     /// The upper bounds (the last is infinite), in the exposed unit, and the number of values at or below each.
     fn cumulative(&self) -> Vec<(f64, u64)> {
-        let bounds = self.buckets.bounds.iter().map(|bound| self.in_unit(*bound)).chain([f64::INFINITY]);
+        let bounds =
+            self.buckets.bounds.iter().map(|bound| self.in_unit(*bound)).chain([f64::INFINITY]);
         let mut count = 0;
         let counts = self.counts.iter().map(|bucket| {
             count += bucket.load(Ordering::Relaxed);
@@ -244,10 +249,18 @@ impl TextEncoder {
             let labels = || labels.into_iter().zip(values);
             for (bound, count) in &counts {
                 let bound = if bound.is_finite() { bound.to_string() } else { "+Inf".to_owned() };
-                self.sample(&format!("{name}_bucket"), labels().chain([("le", bound.as_str())]), count);
+                self.sample(
+                    &format!("{name}_bucket"),
+                    labels().chain([("le", bound.as_str())]),
+                    count,
+                );
             }
             self.sample(&format!("{name}_sum"), labels(), histogram.exposed(&histogram.sum));
-            self.sample(&format!("{name}_count"), labels(), counts.last().map_or(0, |(_, count)| *count));
+            self.sample(
+                &format!("{name}_count"),
+                labels(),
+                counts.last().map_or(0, |(_, count)| *count),
+            );
         }
     }
 
@@ -256,7 +269,10 @@ impl TextEncoder {
     }
 
     fn head(&mut self, name: &str, kind: &str, help: &str) {
-        self.0.push_str(&format!("# HELP {name} {}\n# TYPE {name} {kind}\n", help.replace('\\', "\\\\")));
+        self.0.push_str(&format!(
+            "# HELP {name} {}\n# TYPE {name} {kind}\n",
+            help.replace('\\', "\\\\")
+        ));
     }
 
     fn sample<'a>(
@@ -265,9 +281,12 @@ impl TextEncoder {
         labels: impl Iterator<Item = (&'a str, &'a str)>,
         value: impl Display,
     ) {
-        let escaped = |value: &str| value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
-        let labels: Vec<_> = labels.map(|(label, value)| format!("{label}=\"{}\"", escaped(value))).collect();
-        let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
+        let escaped =
+            |value: &str| value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+        let labels: Vec<_> =
+            labels.map(|(label, value)| format!("{label}=\"{}\"", escaped(value))).collect();
+        let labels =
+            if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
         self.0.push_str(&format!("{name}{labels} {value}\n"));
     }
 }

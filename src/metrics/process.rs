@@ -24,7 +24,10 @@ mod tests {
     #[test]
     fn memory_and_open_files_of_this_process_are_read() {
         let is_linux = cfg!(target_os = "linux");
-        assert!(!is_linux || resident_bytes().is_some_and(|bytes| (1_000_000..1 << 32).contains(&bytes)));
+        assert!(
+            !is_linux
+                || resident_bytes().is_some_and(|bytes| (1_000_000..1 << 32).contains(&bytes))
+        );
         assert!(!is_linux || max_open_files().is_some_and(|limit| limit > 16));
     }
 }

@@ -66,7 +66,12 @@ pub fn register(
 }
 
 /// Adds a user with a first API key, for the operator, who vouches for the address. Errors: `duplicate_email`.
-pub fn add_user(store: &Store, email: Email, plan: &str, now: Timestamp) -> Result<Pending<NewAccount>> {
+pub fn add_user(
+    store: &Store,
+    email: Email,
+    plan: &str,
+    now: Timestamp,
+) -> Result<Pending<NewAccount>> {
     let (new, key_id) = (new_user(email.as_str(), plan, now)?, random_id()?);
     let api_key = ApiKey::from_random(random::bytes()?);
     Ok(store.write(move |tx| insert_account(tx, new, key_id, api_key, now)))
@@ -80,7 +85,10 @@ fn insert_account(
     now: Timestamp,
 ) -> Result<NewAccount> {
     let Some(user_key) = users::insert(tx, &new)? else {
-        return Err(Error::refused(ErrorCode::DuplicateEmail, "This email address is already registered"));
+        return Err(Error::refused(
+            ErrorCode::DuplicateEmail,
+            "This email address is already registered",
+        ));
     };
     api_keys::insert(tx, user_key, &key_id, FIRST_KEY, &api_key, now)?;
     Ok(NewAccount { id: new.id, email: new.email, api_key })
@@ -142,8 +150,7 @@ pub fn create_key(
 /// Errors: `invalid_api_key` when the key was revoked in the meantime, `invalid_state` by a session.
 pub fn regenerate_key(app: &App, caller: &Caller) -> Result<Pending<ApiKey>> {
     let Credential::ApiKey { hash: old, .. } = caller.credential else {
-        let message =
-            "A session has no API key to replace: make a key with POST /v1/auth/keys, and revoke the old one";
+        let message = "A session has no API key to replace: make a key with POST /v1/auth/keys, and revoke the old one";
         return Err(Error::refused(ErrorCode::InvalidState, message));
     };
     let (now, id) = (app.clock.now(), random_id()?);
@@ -213,7 +220,8 @@ fn replacement_mail(
 /// Alerts raised before are still sent to the previous URL.
 pub fn set_alert_url(app: &App, caller: &Caller, url: Option<String>) -> Pending<()> {
     let user_key = caller.user_key;
-    app.store.write_for(user_key, move |tx| users::set_alert_webhook_url(tx, user_key, url.as_deref()))
+    app.store
+        .write_for(user_key, move |tx| users::set_alert_webhook_url(tx, user_key, url.as_deref()))
 }
 
 /// Pauses the newest cues above the limit; their due runs fire before. Returns the number of paused cues.
@@ -265,8 +273,9 @@ pub(super) fn check_key_limit(tx: &WriteTx<'_>, user_key: i64, limit: Option<i64
     if !api_keys::has_at_least(tx, user_key, limit)? {
         return Ok(());
     }
-    let message =
-        format!("The account has {limit} API keys, which is the limit: revoke one that is no longer used");
+    let message = format!(
+        "The account has {limit} API keys, which is the limit: revoke one that is no longer used"
+    );
     Err(Error::refused(ErrorCode::KeyLimitExceeded, message))
 }
 

@@ -9,8 +9,8 @@ use crate::domain::account::plan::Plans;
 use crate::domain::account::user::{Caller, User};
 use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::domain::billing::{
-    CheckoutCompleted, FREE, Offer, Prices, RequestStatus, StripeEvent, StripeEventKind, Subscription,
-    SubscriptionState, SubscriptionUpdate, after_update, best_offer, read, verify,
+    CheckoutCompleted, FREE, Offer, Prices, RequestStatus, StripeEvent, StripeEventKind,
+    Subscription, SubscriptionState, SubscriptionUpdate, after_update, best_offer, read, verify,
 };
 use crate::error::{Error, Result};
 use crate::service::accounts::change_plan;
@@ -30,7 +30,10 @@ pub struct PlanOverview {
 pub fn checkout(app: &App, caller: &Caller, offer: Offer) -> Result<String> {
     let plan = offer.plan.as_str();
     if app.config.plans.ensure_exists(plan).is_err() {
-        return Err(Error::refused(ErrorCode::InvalidPlan, format!("This server has no plan {plan}")));
+        return Err(Error::refused(
+            ErrorCode::InvalidPlan,
+            format!("This server has no plan {plan}"),
+        ));
     }
     let account = billing_account(app, caller)?;
     app.billing.checkout(billing_context(app), &account, offer)
@@ -81,7 +84,12 @@ pub fn cancel_plan(app: &App, token: &str) -> Result<Pending<usize>> {
 }
 
 /// Returns the request and the number of paused cues. Errors: `plan_request_not_found`, `invalid_plan`, `invalid_state` if decided.
-pub fn approve(store: &Store, plans: Plans, id: String, now: Timestamp) -> Pending<(BillingRequest, usize)> {
+pub fn approve(
+    store: &Store,
+    plans: Plans,
+    id: String,
+    now: Timestamp,
+) -> Pending<(BillingRequest, usize)> {
     store.write(move |tx| {
         let request = decide(tx, &id, RequestStatus::Approved, now)?;
         let plan = request.offer.plan.as_str();
@@ -124,7 +132,8 @@ fn billing_account(app: &App, caller: &Caller) -> Result<BillingAccount> {
         Ok((user, customer, billing::was_ever_approved(read, user_key)?))
     });
     let (user, customer, was_approved) = found.wait()?;
-    let user = user.ok_or_else(|| Error::fault("the authenticated user does not exist any more"))?;
+    let user =
+        user.ok_or_else(|| Error::fault("the authenticated user does not exist any more"))?;
     Ok(BillingAccount { user, customer, was_approved })
 }
 
@@ -137,24 +146,35 @@ fn link_hash(app: &App, token: &str) -> Result<[u8; 32]> {
 }
 
 fn find_request(read: &ReadTx<'_>, hash: &[u8; 32], now: Timestamp) -> Result<BillingRequest> {
-    let usable =
-        |request: &BillingRequest| request.status != RequestStatus::Offered || request.link_expires_at > now;
+    let usable = |request: &BillingRequest| {
+        request.status != RequestStatus::Offered || request.link_expires_at > now
+    };
     billing::find_by_link(read, hash)?.filter(usable).ok_or_else(|| dead_link().into())
 }
 
 fn find_portal(read: &ReadTx<'_>, hash: &[u8; 32], now: Timestamp) -> Result<PlanOverview> {
-    let user_key = sessions::find_link_user(read, LinkKind::Plan, hash, now)?.ok_or_else(dead_link)?;
+    let user_key =
+        sessions::find_link_user(read, LinkKind::Plan, hash, now)?.ok_or_else(dead_link)?;
     let user = users::find(read, user_key)?.ok_or_else(dead_link)?;
     Ok(PlanOverview { user, pending_request: billing::find_undecided(read, user_key)? })
 }
 
 fn dead_link() -> Refusal {
-    Refusal::new(ErrorCode::NotFound, "This link is unknown, already used or expired: ask for a new one")
+    Refusal::new(
+        ErrorCode::NotFound,
+        "This link is unknown, already used or expired: ask for a new one",
+    )
 }
 
-fn decide(tx: &WriteTx<'_>, id: &str, decision: RequestStatus, now: Timestamp) -> Result<BillingRequest> {
+fn decide(
+    tx: &WriteTx<'_>,
+    id: &str,
+    decision: RequestStatus,
+    now: Timestamp,
+) -> Result<BillingRequest> {
     let Some(request) = billing::find_request(tx, id)? else {
-        let message = format!("There is no request {id}: list the requests with `cued billing list`");
+        let message =
+            format!("There is no request {id}: list the requests with `cued billing list`");
         return Err(Error::refused(ErrorCode::PlanRequestNotFound, message));
     };
     if !billing::decide(tx, request.key, decision, now)? {
@@ -166,7 +186,11 @@ fn decide(tx: &WriteTx<'_>, id: &str, decision: RequestStatus, now: Timestamp) -
 
 /// A repeated or irrelevant event succeeds too, so that Stripe does not send it again. Errors: `invalid_signature`,
 /// those of a malformed event, `not_found` with manual billing.
-pub fn receive_stripe_event(app: &App, signature: Option<&str>, body: &[u8]) -> Result<Pending<()>> {
+pub fn receive_stripe_event(
+    app: &App,
+    signature: Option<&str>,
+    body: &[u8],
+) -> Result<Pending<()>> {
     let Provider::Stripe(stripe) = &app.billing else {
         return Err(Error::refused(ErrorCode::NotFound, "Not found: billing with Stripe is off"));
     };
@@ -175,9 +199,9 @@ pub fn receive_stripe_event(app: &App, signature: Option<&str>, body: &[u8]) -> 
     let event = read(body)?;
     let (prices, plans) = (stripe.prices().clone(), app.config.plans.clone());
     let handler = StripeEventHandler { prices, plans, firer: CueFirer::new(app, now), now };
-    Ok(app
-        .store
-        .write(move |tx| if handler.is_new(tx, &event)? { handler.handle(tx, event.kind) } else { Ok(()) }))
+    Ok(app.store.write(move |tx| {
+        if handler.is_new(tx, &event)? { handler.handle(tx, event.kind) } else { Ok(()) }
+    }))
 }
 
 struct StripeEventHandler {
@@ -198,12 +222,17 @@ impl StripeEventHandler {
             StripeEventKind::Subscription(update) => self.on_subscription(tx, &update),
             StripeEventKind::PaymentFailed { customer } => {
                 tx.on_commit(move || {
-                    tracing::warn!(customer, "payment failed; the plan stays while Stripe retries it");
+                    tracing::warn!(
+                        customer,
+                        "payment failed; the plan stays while Stripe retries it"
+                    );
                 });
                 Ok(())
             }
             StripeEventKind::Other(event_type) => {
-                tx.on_commit(move || tracing::info!(event_type, "ignored an event that changes no plan"));
+                tx.on_commit(move || {
+                    tracing::info!(event_type, "ignored an event that changes no plan")
+                });
                 Ok(())
             }
         }
@@ -220,8 +249,13 @@ impl StripeEventHandler {
             && billing::find_subscription(tx, &id)?.is_none()
         {
             let state = SubscriptionState::Live;
-            let subscription =
-                Subscription { id, customer: checkout.customer, offer, state, last_event_secs: None };
+            let subscription = Subscription {
+                id,
+                customer: checkout.customer,
+                offer,
+                state,
+                last_event_secs: None,
+            };
             billing::save_subscription(tx, &subscription)?;
         }
         self.apply_plan(tx, user.key)

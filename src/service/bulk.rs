@@ -103,7 +103,8 @@ pub async fn run(app: &App, caller: &Caller, request: BulkRequest) -> Result<Sto
     let (mut first, mut done) = (0, BulkResults::default());
     loop {
         let now = app.clock.now();
-        let (changes, runs) = (ChangeContext::new(app, caller, now), RunContext::new(app, user_key, now));
+        let (changes, runs) =
+            (ChangeContext::new(app, caller, now), RunContext::new(app, user_key, now));
         let batch = Batch { changes, runs, user_key, now, request: Arc::clone(&request), first };
         let earlier = done.clone();
         match app.store.write_for(user_key, move |tx| batch.write(tx, earlier)).await {
@@ -112,7 +113,8 @@ pub async fn run(app: &App, caller: &Caller, request: BulkRequest) -> Result<Sto
             Err(error) if first == 0 => return Err(error),
             Err(error) => {
                 let refusal = (request.explain)(error);
-                done.refused.extend(request.ids.iter().skip(first).map(|id| (id.clone(), refusal.clone())));
+                done.refused
+                    .extend(request.ids.iter().skip(first).map(|id| (id.clone(), refusal.clone())));
                 let response = (request.render)(&done)?;
                 store_final_response(app, user_key, request.call.clone(), response.clone()).await;
                 return Ok(response);
@@ -122,7 +124,12 @@ pub async fn run(app: &App, caller: &Caller, request: BulkRequest) -> Result<Sto
 }
 
 /// Stores the response to an interrupted request: the write that should have stored it failed.
-async fn store_final_response(app: &App, user_key: i64, call: Option<BulkCall>, response: StoredResponse) {
+async fn store_final_response(
+    app: &App,
+    user_key: i64,
+    call: Option<BulkCall>,
+    response: StoredResponse,
+) {
     let Some(BulkCall { request, .. }) = call else { return };
     let (now, plans) = (app.clock.now(), app.config.plans.clone());
     let stored = app.store.write_for(user_key, move |tx| {

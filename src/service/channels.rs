@@ -71,8 +71,8 @@ fn check_address(read: &ReadTx<'_>, user_key: i64, new: &NewChannel) -> Result<(
     if new.channel_type != ChannelType::Email {
         return Ok(());
     }
-    let user =
-        users::find(read, user_key)?.ok_or_else(|| Error::fault("the user of a request does not exist"))?;
+    let user = users::find(read, user_key)?
+        .ok_or_else(|| Error::fault("the user of a request does not exist"))?;
     let to = new.settings.text("to");
     let problem = if !to.eq_ignore_ascii_case(&user.email) {
         format!("to should be the address of the account, {}", user.email)
@@ -124,8 +124,11 @@ pub(super) fn announce_failure(
     if telling.is_empty() {
         return Ok(is_mailed);
     }
-    let Some(run) = channels::find_failed_run(tx, key, subject, streak)? else { return Ok(is_mailed) };
-    let mut message = run.message(notification_id(execution_id.bytes(), NotificationKind::Channel, now), now);
+    let Some(run) = channels::find_failed_run(tx, key, subject, streak)? else {
+        return Ok(is_mailed);
+    };
+    let mut message =
+        run.message(notification_id(execution_id.bytes(), NotificationKind::Channel, now), now);
     message.alert = alert.map(|alert| Alert { created_at: now, ..alert.clone() }.json());
     for channel in &telling {
         channels::record_told(tx, (cue_key, channel.key), channel.remind_after_seconds, now)?;
@@ -151,7 +154,9 @@ pub(super) fn announce_reminder(
 ) -> Result<()> {
     let DueReminder { cue_key, user_key, streak, last_key, .. } = *due;
     let execution_id = channels::execution_id(tx, last_key)?;
-    let Some((subject, tags)) = channels::find_subject(tx, cue_key, execution_id)? else { return Ok(()) };
+    let Some((subject, tags)) = channels::find_subject(tx, cue_key, execution_id)? else {
+        return Ok(());
+    };
     // The run may have been deleted.
     let run = channels::find_failed_run(tx, last_key, subject.clone(), streak.failures)?;
     let reason = run.as_ref().map(FailedRun::reason);
@@ -174,7 +179,9 @@ pub(super) fn announce_recovery(
         return Ok(());
     }
     let execution_id = channels::execution_id(tx, key)?;
-    let Some((subject, tags)) = channels::find_subject(tx, cue_key, execution_id)? else { return Ok(()) };
+    let Some((subject, tags)) = channels::find_subject(tx, cue_key, execution_id)? else {
+        return Ok(());
+    };
     let id = message_id(&[key, 1], now);
     let message = message::recovered(&subject, id, (streak.since, streak.failures), now);
     let events = vec![CUE_RECOVERED.to_owned()];
@@ -214,11 +221,21 @@ pub(super) fn announce_alert(
 }
 
 /// The alert says more now, and waits until `at`.
-pub(super) fn postpone_alert(tx: &WriteTx<'_>, user_key: i64, alert: &Alert, at: Timestamp) -> Result<()> {
+pub(super) fn postpone_alert(
+    tx: &WriteTx<'_>,
+    user_key: i64,
+    alert: &Alert,
+    at: Timestamp,
+) -> Result<()> {
     channels::update_notice(tx, user_key, &message::alert(alert, None), at)
 }
 
-pub(super) fn release_alert(tx: &WriteTx<'_>, user_key: i64, alert: &Alert, now: Timestamp) -> Result<()> {
+pub(super) fn release_alert(
+    tx: &WriteTx<'_>,
+    user_key: i64,
+    alert: &Alert,
+    now: Timestamp,
+) -> Result<()> {
     channels::release_notice(tx, user_key, &alert.id, now)
 }
 
@@ -240,13 +257,18 @@ fn insert_notice(tx: &WriteTx<'_>, user_key: i64, notice: &Notice) -> Result<()>
 }
 
 /// Returns whether a channel mails events of this word about the cue.
-pub(super) fn is_mailed(tx: &WriteTx<'_>, (user_key, cue_key): (i64, i64), event: &str) -> Result<bool> {
+pub(super) fn is_mailed(
+    tx: &WriteTx<'_>,
+    (user_key, cue_key): (i64, i64),
+    event: &str,
+) -> Result<bool> {
     if !channels::any_listens(tx, user_key)? {
         return Ok(false);
     }
     let tags = channels::find_subject(tx, cue_key, None)?.map(|(_, tags)| tags).unwrap_or_default();
-    let is_mailed =
-        |channel: &Channel| channel.channel_type == ChannelType::Email && channel.takes_event(event, &tags);
+    let is_mailed = |channel: &Channel| {
+        channel.channel_type == ChannelType::Email && channel.takes_event(event, &tags)
+    };
     Ok(readable(tx, user_key)?.iter().any(is_mailed))
 }
 
@@ -303,17 +325,23 @@ pub fn plan(read: &ReadTx<'_>, key: i64, now: Timestamp) -> Result<Option<Plan>>
 }
 
 /// The next message, if it is its turn, and where the channel goes on. A disabled account is told nothing.
-fn compose(read: &ReadTx<'_>, channel: &Channel, now: Timestamp) -> Result<(Option<Message>, NextTurn)> {
+fn compose(
+    read: &ReadTx<'_>,
+    channel: &Channel,
+    now: Timestamp,
+) -> Result<(Option<Message>, NextTurn)> {
     let window = (channel.window_at, channel.window_count);
     let notices = channels::list_notices(read, channel.user_key, channel.cursor, MAX_NOTICES)?;
     let is_cut = notices.len() >= MAX_NOTICES as usize;
-    let is_disabled = users::find(read, channel.user_key)?.is_none_or(|user| user.disabled_at.is_some());
+    let is_disabled =
+        users::find(read, channel.user_key)?.is_none_or(|user| user.disabled_at.is_some());
     // In the order of the events: what is told later holds up what follows it.
     let ready = notices.iter().take_while(|notice| notice.topic.is_ready(now)).count();
     let later = notices.get(ready).map(|notice| notice.topic.at);
     let last = notices[..ready].last().map_or(channel.cursor, |notice| notice.topic.key);
-    let is_told =
-        |notice: &Notice| !is_disabled && channel.takes(&notice.topic) && !is_expired(notice.topic.at, now);
+    let is_told = |notice: &Notice| {
+        !is_disabled && channel.takes(&notice.topic) && !is_expired(notice.topic.at, now)
+    };
     let waiting: Vec<Notice> = notices.into_iter().take(ready).filter(is_told).collect();
     let turn = channel.turn(&waiting, now);
     let (message, cursor) = match (turn, waiting.first()) {
@@ -321,7 +349,9 @@ fn compose(read: &ReadTx<'_>, channel: &Channel, now: Timestamp) -> Result<(Opti
             return Ok((None, NextTurn { cursor: channel.cursor, due_at: Some(until), window }));
         }
         (Turn::Single, Some(first)) => (first.message.clone(), first.topic.key),
-        (Turn::Digest, _) => (digest(message_id(&[channel.key, 3], now), &waiting, is_cut, now), last),
+        (Turn::Digest, _) => {
+            (digest(message_id(&[channel.key, 3], now), &waiting, is_cut, now), last)
+        }
         (Turn::Idle | Turn::Single, _) => {
             return Ok((None, NextTurn { cursor: last, due_at: later, window }));
         }
@@ -342,7 +372,9 @@ pub fn apply(tx: &WriteTx<'_>, plan: Plan, base: Option<&str>, now: Timestamp) -
     }
     if let Some(message) = message {
         enqueue(tx, &channel, message, base, now)?;
-    } else if next.due_at.is_none() && !is_sending && channels::newest_notice(tx, channel.user_key)? > newest
+    } else if next.due_at.is_none()
+        && !is_sending
+        && channels::newest_notice(tx, channel.user_key)? > newest
     {
         // It woke the channel, which must not sleep over it.
         next.due_at = Some(now);
@@ -396,7 +428,14 @@ fn new_notification(channel: &Channel, id: String, message: Message) -> NewNotif
     let (user_key, channel_key) = (channel.user_key, Some(channel.key));
     let Some(request) = service(channel.channel_type).request else {
         let body = message.mail().body();
-        return NewNotification { id, user_key, kind: NotificationKind::Mail, url: None, body, channel_key };
+        return NewNotification {
+            id,
+            user_key,
+            kind: NotificationKind::Mail,
+            url: None,
+            body,
+            channel_key,
+        };
     };
     // For its host: the request is made again when it is sent.
     let url = Some(request(&channel.settings, &message).url);
@@ -405,8 +444,9 @@ fn new_notification(channel: &Channel, id: String, message: Message) -> NewNotif
 }
 
 pub(super) fn too_many_mails() -> Error {
-    let message =
-        format!("The account has got {MAX_MAILS} mails within an hour, which is the limit; try again later");
+    let message = format!(
+        "The account has got {MAX_MAILS} mails within an hour, which is the limit; try again later"
+    );
     Error::refused(ErrorCode::RateLimitExceeded, message)
 }
 

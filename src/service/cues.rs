@@ -98,7 +98,12 @@ impl ChangeContext {
     }
 
     /// Returns the cue without its new payload, and the number of overdue runs that fired before the change.
-    pub(super) fn change(&self, tx: &WriteTx<'_>, id: &str, change: &CuePatch) -> Result<(Cue, usize)> {
+    pub(super) fn change(
+        &self,
+        tx: &WriteTx<'_>,
+        id: &str,
+        change: &CuePatch,
+    ) -> Result<(Cue, usize)> {
         let (user_key, now) = (self.user_key, self.firer.now());
         let mut before = find(tx, user_key, id)?;
         let mut cue = before.clone();
@@ -150,7 +155,8 @@ impl ChangeContext {
         payload: Option<String>,
         put: PutCue,
     ) -> Result<PutResult> {
-        let Difference { patch, fields } = before.difference(payload.as_deref(), put.new, put.status)?;
+        let Difference { patch, fields } =
+            before.difference(payload.as_deref(), put.new, put.status)?;
         if let Some(origin) = put.origin.filter(|origin| origin.adopts || !fields.is_empty()) {
             origin.check(tx, &before)?;
             cues::set_source(tx, before.key, &origin.namespace)?;
@@ -179,7 +185,8 @@ fn destination(cue: &Cue) -> Option<i64> {
 /// Refused with `cue_not_found`, `cue_limit_exceeded`, `storage_limit_exceeded` and the refusals of [`Cue::apply`].
 pub fn update(app: &App, caller: &Caller, id: String, change: CuePatch) -> Pending<UpdatedCue> {
     let user_key = caller.user_key;
-    let (plans, context) = (app.config.plans.clone(), ChangeContext::new(app, caller, app.clock.now()));
+    let (plans, context) =
+        (app.config.plans.clone(), ChangeContext::new(app, caller, app.clock.now()));
     app.store.write_for(user_key, move |tx| {
         users::check_storage_quota(tx, &plans, user_key, || {
             let (mut cue, _) = context.change(tx, &id, &change)?;
@@ -226,7 +233,8 @@ pub struct FileOrigin {
 impl FileOrigin {
     /// Errors: `slug_taken`, if the file would change a cue that is not its own.
     fn check(&self, read: &ReadTx<'_>, cue: &Cue) -> Result<()> {
-        let is_own = || Ok::<_, Error>(cues::find_source(read, cue.key)?.as_ref() == Some(&self.namespace));
+        let is_own =
+            || Ok::<_, Error>(cues::find_source(read, cue.key)?.as_ref() == Some(&self.namespace));
         if self.adopts || is_own()? {
             return Ok(());
         }
@@ -274,7 +282,8 @@ impl PutCue {
             let (cue, payload) = self.into_cue(CueId::NONE.to_owned(), caller.user_key, now)?;
             return Ok(PutResult::created(cue, payload));
         };
-        let Difference { patch, fields } = before.difference(payload.as_deref(), self.new, self.status)?;
+        let Difference { patch, fields } =
+            before.difference(payload.as_deref(), self.new, self.status)?;
         let mut cue = before.clone();
         if !fields.is_empty() {
             self.origin.map_or(Ok(()), |origin| origin.check(read, &before))?;
@@ -284,8 +293,12 @@ impl PutCue {
     }
 
     fn find(&self, read: &ReadTx<'_>, user_key: i64) -> Result<Option<(Cue, Option<String>)>> {
-        let id =
-            self.new.slug.as_ref().map(|slug| cues::find_id_of_slug(read, user_key, slug)).transpose()?;
+        let id = self
+            .new
+            .slug
+            .as_ref()
+            .map(|slug| cues::find_id_of_slug(read, user_key, slug))
+            .transpose()?;
         id.flatten().map_or(Ok(None), |id| cues::find_with_payload(read, user_key, &id))
     }
 }
@@ -293,7 +306,13 @@ impl PutCue {
 impl PutResult {
     fn created(cue: Cue, payload: Option<Payload>) -> Self {
         let payload = payload.map(|payload| payload.body);
-        Self { action: PutAction::Created, cue, payload, changed: Vec::new(), next_run_before: None }
+        Self {
+            action: PutAction::Created,
+            cue,
+            payload,
+            changed: Vec::new(),
+            next_run_before: None,
+        }
     }
 
     fn changed(
@@ -361,7 +380,10 @@ struct CueLimits {
 
 impl CueLimits {
     fn new(plans: &Plans, caller: &Caller) -> Self {
-        Self { active: plans.limits(&caller.plan).cues, all: plans.storage_bounds(&caller.plan, true).cues }
+        Self {
+            active: plans.limits(&caller.plan).cues,
+            all: plans.storage_bounds(&caller.plan, true).cues,
+        }
     }
 
     fn check_active(self, tx: &WriteTx<'_>, user_key: i64) -> Result<()> {
@@ -388,7 +410,8 @@ impl CueLimits {
             return Ok(());
         };
         let remedy = users::limit_remedy(tx, user_key)?;
-        let message = format!("The plan allows {limit} active cues: pause or delete one, or {remedy}");
+        let message =
+            format!("The plan allows {limit} active cues: pause or delete one, or {remedy}");
         Err(Error::refused(ErrorCode::CueLimitExceeded, message))
     }
 }

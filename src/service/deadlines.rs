@@ -35,7 +35,8 @@ fn fail(tx: &WriteTx<'_>, expired: &ExpiredExecution, firer: &CueFirer) -> Resul
     let ExpiredExecution { execution, is_deleted, max_age_seconds } = expired;
     let message = expired_message(*max_age_seconds, execution.error_message.as_deref());
     let cause = Some(FailureCause::Expired);
-    if *is_deleted || !delivery_queue::fail_queued(tx, execution.key, &message, cause, firer.now())? {
+    if *is_deleted || !delivery_queue::fail_queued(tx, execution.key, &message, cause, firer.now())?
+    {
         policies::ignore_expiry(tx, execution.key)?;
         return Ok(false);
     }

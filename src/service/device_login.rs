@@ -90,7 +90,8 @@ pub fn submit_email(
     let fixed = app.config.registration;
     let base = app.config.public_url.clone();
     Ok(app.store.write(move |tx| {
-        let Some(login) = device_logins::find_by_text(tx, &text)?.filter(|login| login.accepts_email(now))
+        let Some(login) =
+            device_logins::find_by_text(tx, &text)?.filter(|login| login.accepts_email(now))
         else {
             return Err(not_found());
         };
@@ -99,8 +100,12 @@ pub fn submit_email(
         let admitted = is_admitted(tx, fixed, email.as_str())?;
         let known = users::find_by_email(tx, email.as_str())?;
         let is_confirmed = known.is_some_and(|user| user.confirmed_at.is_some());
-        let recent =
-            device_logins::mail_times(tx, email.as_str(), saturating_sub(now, RATE_WINDOW), MAX_MAILS)?;
+        let recent = device_logins::mail_times(
+            tx,
+            email.as_str(),
+            saturating_sub(now, RATE_WINDOW),
+            MAX_MAILS,
+        )?;
         if recent.len() >= MAX_MAILS || login.mail_count >= MAX_MAILS_PER_CODE {
             device_logins::mark_email_sent(tx, &hash)?;
             return Ok(SubmittedEmail { mail: None, is_confirmed, user_code });
@@ -138,7 +143,9 @@ pub fn find_to_confirm(
     token: &str,
     now: Timestamp,
 ) -> Result<std::result::Result<LoginToConfirm, LinkStatus>> {
-    let Some(login) = device_logins::find_by_text(read, text)? else { return Ok(Err(LinkStatus::Unknown)) };
+    let Some(login) = device_logins::find_by_text(read, text)? else {
+        return Ok(Err(LinkStatus::Unknown));
+    };
     let link = login.link_status(&LinkToken::hash_of(token), now);
     let (LinkStatus::Valid, Some(email)) = (link, login.email) else { return Ok(Err(link)) };
     let user = users::find_by_email(read, &email)?;
@@ -170,7 +177,8 @@ pub fn approve(
     Ok(app.store.write(move |tx| {
         let login = device_logins::find_by_text(tx, &text)?;
         let hash = login.as_ref().map_or([0; 32], |login| login.code_hash);
-        let link = login.as_ref().map_or(LinkStatus::Unknown, |login| login.link_status(&token_hash, now));
+        let link =
+            login.as_ref().map_or(LinkStatus::Unknown, |login| login.link_status(&token_hash, now));
         let needs_key = login.as_ref().is_some_and(|login| !login.is_for_session);
         let (LinkStatus::Valid, Some(email)) = (link, login.and_then(|login| login.email)) else {
             return Ok(link);
@@ -181,7 +189,8 @@ pub fn approve(
         }
         let user_key = match users::find_by_email(tx, &email)? {
             Some(user) => {
-                if other_keys.unwrap_or(OtherKeys::proposed(user.confirmed_at)) == OtherKeys::Revoke {
+                if other_keys.unwrap_or(OtherKeys::proposed(user.confirmed_at)) == OtherKeys::Revoke
+                {
                     revoke_other_keys(tx, user.key, &new, now)?;
                 }
                 if needs_key {
@@ -192,14 +201,23 @@ pub fn approve(
             }
             None => users::insert(tx, &NewUser { email, ..new })?,
         };
-        let user_key =
-            user_key.ok_or_else(|| Error::fault("the email address of a new user is already taken"))?;
-        Ok(if device_logins::approve(tx, &hash, user_key)? { LinkStatus::Valid } else { LinkStatus::Used })
+        let user_key = user_key
+            .ok_or_else(|| Error::fault("the email address of a new user is already taken"))?;
+        Ok(if device_logins::approve(tx, &hash, user_key)? {
+            LinkStatus::Valid
+        } else {
+            LinkStatus::Used
+        })
     }))
 }
 
 /// Whoever had a key may have read the secrets, and the URLs and cues may be theirs.
-fn revoke_other_keys(tx: &WriteTx<'_>, user_key: i64, fresh: &NewUser, now: Timestamp) -> Result<()> {
+fn revoke_other_keys(
+    tx: &WriteTx<'_>,
+    user_key: i64,
+    fresh: &NewUser,
+    now: Timestamp,
+) -> Result<()> {
     api_keys::delete_all(tx, user_key)?;
     device_logins::delete_approved(tx, user_key, None)?;
     sessions::delete_others(tx, user_key, None)?;
@@ -221,12 +239,15 @@ pub fn claim(app: &App, code: DeviceCode, now: Timestamp) -> Result<Pending<Poll
     Ok(app.store.write(move |tx| {
         let login = device_logins::find(tx, &code.hash())?;
         let state = login.as_ref().and_then(|login| login.state_at(now));
-        let (Some(LoginState::Approved), Some(user_key)) = (state, login.and_then(|login| login.user_key))
+        let (Some(LoginState::Approved), Some(user_key)) =
+            (state, login.and_then(|login| login.user_key))
         else {
             return Ok(PollResult { state, handed_out: None });
         };
         let user = users::find(tx, user_key)?.filter(|user| user.disabled_at.is_none());
-        let Some(User { email, .. }) = user else { return Ok(PollResult { state: None, handed_out: None }) };
+        let Some(User { email, .. }) = user else {
+            return Ok(PollResult { state: None, handed_out: None });
+        };
         if !device_logins::claim(tx, &code.hash())? {
             return Ok(PollResult { state: Some(LoginState::Claimed), handed_out: None });
         }
@@ -246,14 +267,18 @@ fn is_admitted(tx: &WriteTx<'_>, fixed: Option<RegistrationPolicy>, email: &str)
 fn too_many_codes(oldest: Timestamp, now: Timestamp) -> Refusal {
     let free = saturating_add(oldest, RATE_WINDOW);
     let seconds = (free.duration_since(now).as_millis() + 999) / 1000;
-    let message =
-        format!("More than {MAX_CODES} device codes per hour from this client address: try again later");
+    let message = format!(
+        "More than {MAX_CODES} device codes per hour from this client address: try again later"
+    );
     let refusal = Refusal::new(ErrorCode::RateLimitExceeded, message);
     Refusal { retry_after: Some(u32::try_from(seconds).unwrap_or(1).max(1)), ..refusal }
 }
 
 fn not_found() -> Error {
-    Error::refused(ErrorCode::DeviceCodeNotFound, "This device code is unknown or has expired: start again")
+    Error::refused(
+        ErrorCode::DeviceCodeNotFound,
+        "This device code is unknown or has expired: start again",
+    )
 }
 
 fn mail_text(user_code: &str, link: &str, client: IpAddr, now: Timestamp) -> String {

@@ -70,7 +70,9 @@ pub fn cue_changed(
 /// The event of a deletion. Call it before the deletion, while the cue has its name.
 pub fn cue_deleted(tx: &WriteTx<'_>, user_key: i64, cue_id: &str, at: Timestamp) {
     tx.emit(user_key, EventType::CueDeleted, || {
-        let Some((name, tags)) = event_data::name_and_tags(tx, user_key, cue_id)? else { return Ok(None) };
+        let Some((name, tags)) = event_data::name_and_tags(tx, user_key, cue_id)? else {
+            return Ok(None);
+        };
         let data = json!({"cue_id": cue_id, "cue_name": name, "at": instant(at)});
         let event = Event::new(EventType::CueDeleted, user_key, Some(cue_id.to_owned()), &data);
         Ok(Some(event.with_tags(tags)))
@@ -97,13 +99,17 @@ pub fn missed(
             "reason": reason.as_str(),
             "at": cue.at,
         });
-        Ok(Some(Event::new(EventType::MissedRecorded, user_key, Some(cue.cue_id), &data).with_tags(tags)))
+        Ok(Some(
+            Event::new(EventType::MissedRecorded, user_key, Some(cue.cue_id), &data)
+                .with_tags(tags),
+        ))
     });
 }
 
 pub fn alert(tx: &WriteTx<'_>, user_key: i64, alert: &Alert) {
     tx.emit(user_key, EventType::AlertCreated, || {
-        let event = Event::new(EventType::AlertCreated, user_key, alert.cue_id.clone(), &alert.json());
+        let event =
+            Event::new(EventType::AlertCreated, user_key, alert.cue_id.clone(), &alert.json());
         let cue = alert.cue_id.as_deref().map(|id| event_data::name_and_tags(tx, user_key, id));
         let tags = cue.transpose()?.flatten().map(|(_, tags)| tags);
         Ok(Some(event.with_tags(tags.unwrap_or_default())))

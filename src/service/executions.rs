@@ -5,7 +5,8 @@ use jiff::Timestamp;
 use crate::app::App;
 use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::domain::execution::outcome::{
-    Evidence, Outcome, OutcomeReport, Verdict, VerificationEvent, VerificationMode, after_event, no_outcome,
+    Evidence, Outcome, OutcomeReport, Verdict, VerificationEvent, VerificationMode, after_event,
+    no_outcome,
 };
 use crate::domain::execution::{lease_from, may_claim, may_extend};
 use crate::domain::ids::ExecutionId;
@@ -32,7 +33,12 @@ pub struct ClaimedExecution {
 }
 
 /// Refused with `held`, `execution_not_found`, and `already_claimed` unless it is waiting for a worker.
-pub fn claim(app: &App, user_key: i64, id: ExecutionId, worker_id: String) -> Pending<ClaimedExecution> {
+pub fn claim(
+    app: &App,
+    user_key: i64,
+    id: ExecutionId,
+    worker_id: String,
+) -> Pending<ClaimedExecution> {
     let now = app.clock.now();
     let firer = CueFirer::new(app, now);
     app.store.write_for(user_key, move |tx| {
@@ -56,14 +62,21 @@ pub fn claim_next(
         fail_expired(tx, &firer)?;
         match claims::find_next(tx, user_key, task.as_deref())? {
             Some(id) => claim_one(tx, user_key, id, &worker_id, now),
-            None => Err(Error::refused(ErrorCode::ClaimFailed, "No execution is waiting for a worker")),
+            None => {
+                Err(Error::refused(ErrorCode::ClaimFailed, "No execution is waiting for a worker"))
+            }
         }
     })
 }
 
 /// Refused with `execution_not_found`, `execution_not_claiming` unless claimed, and `not_execution_owner` if another
 /// worker than `worker` has claimed it.
-pub fn extend(app: &App, user_key: i64, id: ExecutionId, worker: Option<String>) -> Pending<Timestamp> {
+pub fn extend(
+    app: &App,
+    user_key: i64,
+    id: ExecutionId,
+    worker: Option<String>,
+) -> Pending<Timestamp> {
     let now = app.clock.now();
     app.store.write_for(user_key, move |tx| {
         let execution = find(tx, user_key, id)?.execution;
@@ -80,7 +93,12 @@ pub fn extend(app: &App, user_key: i64, id: ExecutionId, worker: Option<String>)
 
 /// Only the first report counts. Refused with `metadata_too_large`, `execution_not_found`, `outcome_already_reported`
 /// and `storage_limit_exceeded`; a report without texts never for the storage.
-pub fn report(app: &App, user_key: i64, id: ExecutionId, report: OutcomeReport) -> Pending<RecordedOutcome> {
+pub fn report(
+    app: &App,
+    user_key: i64,
+    id: ExecutionId,
+    report: OutcomeReport,
+) -> Pending<RecordedOutcome> {
     let now = app.clock.now();
     let firer = CueFirer::new(app, now);
     let outcome = report.record(now);

@@ -10,7 +10,9 @@ use crate::domain::cue::Cue;
 use crate::domain::execution::outcome::{
     Outcome, OutcomeState, VerificationMode, after_report, failure_reason,
 };
-use crate::domain::execution::{CANCELLED, Execution, ExecutionStatus, NextStep, Trigger, after_outcome};
+use crate::domain::execution::{
+    CANCELLED, Execution, ExecutionStatus, NextStep, Trigger, after_outcome,
+};
 use crate::domain::notification::alert::{AlertType, NewAlert};
 use crate::domain::notification::event::EventType;
 use crate::domain::schedule::catch_up::MissReason;
@@ -61,8 +63,10 @@ impl FinishedExecution {
             scheduled_for: execution.scheduled_for,
             by_schedule: execution.triggered_by == Trigger::Schedule,
             success,
-            timing: times
-                .map(|(started_at, last)| AttemptTiming { started_at, took: now.duration_since(last) }),
+            timing: times.map(|(started_at, last)| AttemptTiming {
+                started_at,
+                took: now.duration_since(last),
+            }),
             failed_before: execution.status.is_over().then_some(execution.updated_at),
         }
     }
@@ -73,10 +77,15 @@ impl FinishedExecution {
 /// operator who does it needs no notification. An execution above the quota only ends a `once` cue, because the usage
 /// shows why it failed, and so does a cancelled one, because its user wanted it. `firer` fires a run that is due before
 /// the cue is paused.
-pub fn on_execution_finished(tx: &WriteTx<'_>, finished: &FinishedExecution, firer: &CueFirer) -> Result<()> {
+pub fn on_execution_finished(
+    tx: &WriteTx<'_>,
+    finished: &FinishedExecution,
+    firer: &CueFirer,
+) -> Result<()> {
     let success = finished.success;
     count_end(tx, finished, firer.now());
-    let event_type = if success { EventType::ExecutionSucceeded } else { EventType::ExecutionFailed };
+    let event_type =
+        if success { EventType::ExecutionSucceeded } else { EventType::ExecutionFailed };
     events::execution(tx, event_type, finished.user_key, finished.key, firer.now());
     if finished.by_schedule {
         end_once_cue(tx, finished.cue_key, finished.scheduled_for, success, firer.now())?;
@@ -97,8 +106,11 @@ pub fn count_retry(tx: &WriteTx<'_>, user_key: i64, now: Timestamp) {
 /// Executions above the quota and those of a disabled account are counted by the store.
 fn count_end(tx: &WriteTx<'_>, finished: &FinishedExecution, now: Timestamp) {
     let success = finished.success;
-    let mut end =
-        Figures { succeeded: i64::from(success), failed: i64::from(!success), ..Figures::default() };
+    let mut end = Figures {
+        succeeded: i64::from(success),
+        failed: i64::from(!success),
+        ..Figures::default()
+    };
     if let Some(AttemptTiming { started_at, took }) = finished.timing {
         let late = whole_millis(started_at.duration_since(finished.scheduled_for));
         (end.measured, end.took_sum_ms) = (1, whole_millis(took));
@@ -118,8 +130,9 @@ fn after_failure(tx: &WriteTx<'_>, key: i64, firer: &CueFirer) -> Result<()> {
     let cue_key = failed.subject.cue_key;
     let streak = outbox::increment_streak(tx, cue_key, key, now)?;
     let alert = notify::alert_streak(tx, &failed.subject, &streak, now)?;
-    let is_mailed = channels::announce_failure(tx, (&failed, key), streak.failures, alert.as_ref(), now)?
-        || (failed.by_schedule && notify::is_told(tx, cue_key, FAILURE_MAILS, now)?);
+    let is_mailed =
+        channels::announce_failure(tx, (&failed, key), streak.failures, alert.as_ref(), now)?
+            || (failed.by_schedule && notify::is_told(tx, cue_key, FAILURE_MAILS, now)?);
     apply_on_failure(tx, &failed, is_mailed, firer)
 }
 
@@ -138,7 +151,8 @@ pub(super) fn on_missing_outcome(
         firer.now(),
     )?;
     let error = format!("delivered, but no outcome was reported within {deadline_seconds} s");
-    let (keys, event) = ((failed.subject.user_key, failed.subject.cue_key), AlertType::OutcomeMissing);
+    let (keys, event) =
+        ((failed.subject.user_key, failed.subject.cue_key), AlertType::OutcomeMissing);
     let is_mailed = channels::is_mailed(tx, keys, &alert_event(event))?;
     apply_on_failure(tx, &FailedExecution { error: Some(error), ..failed }, is_mailed, firer)
 }
@@ -199,7 +213,11 @@ pub fn cancel_queued(tx: &WriteTx<'_>, execution: &Execution, now: Timestamp) ->
         return Err(Error::fault(format!("the waiting execution {} is in no queue", execution.id)));
     }
     events::execution(tx, EventType::ExecutionCancelled, execution.user_key, execution.key, now);
-    tx.counters().add_to_hour(execution.user_key, now, &Figures { failed: 1, ..Figures::default() });
+    tx.counters().add_to_hour(
+        execution.user_key,
+        now,
+        &Figures { failed: 1, ..Figures::default() },
+    );
     overlap::after_end(tx, execution.key, now)?;
     if execution.triggered_by == Trigger::Schedule {
         end_once_cue(tx, execution.cue_key, execution.scheduled_for, false, now)?;

@@ -13,7 +13,9 @@ use crate::domain::cue::{Cue, CueStatus, ScheduleSpec, after_only_run};
 use crate::domain::execution::{NewExecution, Trigger};
 use crate::domain::ids::ExecutionId;
 use crate::domain::notification::event::EventType;
-use crate::domain::schedule::catch_up::{CaughtUp, FirePlan, MissReason, Outage, fire_plan, outage_at};
+use crate::domain::schedule::catch_up::{
+    CaughtUp, FirePlan, MissReason, Outage, fire_plan, outage_at,
+};
 use crate::error::Result;
 use crate::panics;
 use crate::random::ExecutionIdSource;
@@ -112,7 +114,9 @@ impl CueFirer {
     ) -> Result<FireSummary> {
         let mut due = match turns {
             [] => due_cues::list(tx, outage.until, self.now, limit)?,
-            turns => due_cues::find_all(tx, &turns[..limit.min(turns.len())], outage.until, self.now)?,
+            turns => {
+                due_cues::find_all(tx, &turns[..limit.min(turns.len())], outage.until, self.now)?
+            }
         };
         let missed_until = outage.until.min(self.now);
         due.extend(due_cues::list(tx, Timestamp::MIN, missed_until, limit - due.len())?);
@@ -121,18 +125,19 @@ impl CueFirer {
         let mut quotas = BTreeMap::new();
         let mut planned = Vec::new();
         for (key, cue) in due {
-            let (cue, mut fire_plan) = match cue.map_err(|error| error.to_string()).and_then(|cue| {
-                let fire_plan = guarded_plan(&cue, outage)?;
-                Ok((cue, fire_plan))
-            }) {
-                Ok(planned) => planned,
-                Err(reason) => {
-                    due_cues::fail_cue(tx, key, &reason, self.now)?;
-                    events::cue_of(tx, EventType::CueFailed, key, self.now)?;
-                    fired.cues += 1;
-                    continue;
-                }
-            };
+            let (cue, mut fire_plan) =
+                match cue.map_err(|error| error.to_string()).and_then(|cue| {
+                    let fire_plan = guarded_plan(&cue, outage)?;
+                    Ok((cue, fire_plan))
+                }) {
+                    Ok(planned) => planned,
+                    Err(reason) => {
+                        due_cues::fail_cue(tx, key, &reason, self.now)?;
+                        events::cue_of(tx, EventType::CueFailed, key, self.now)?;
+                        fired.cues += 1;
+                        continue;
+                    }
+                };
             // The next transaction fires this cue and the others, with all of their runs.
             if fired.executions > 0 && fired.executions + fire_plan.runs.len() > limit {
                 break;
@@ -140,7 +145,9 @@ impl CueFirer {
             fired.cues += 1;
             let quota = match quotas.entry(cue.user_key) {
                 Entry::Occupied(known) => known.into_mut(),
-                Entry::Vacant(new) => new.insert(users::quota(tx, &self.plans, cue.user_key, self.now)?),
+                Entry::Vacant(new) => {
+                    new.insert(users::quota(tx, &self.plans, cue.user_key, self.now)?)
+                }
             };
             if quota.is_none() {
                 due_cues::fail_cue(tx, key, "The account is disabled", self.now)?;
@@ -172,14 +179,22 @@ impl CueFirer {
     /// cue that cannot be fired now, and runs above `MAX_OVERDUE_RUNS`, stay: the caller records them as missed.
     pub fn fire_overdue(&self, tx: &WriteTx<'_>, cue: &Cue) -> Result<usize> {
         let (now, clock) = (self.now, &self.clock);
-        if cue.next_run.is_none_or(|next_run| next_run > now) || now < clock.last_seen || meta::is_held(tx)? {
+        if cue.next_run.is_none_or(|next_run| next_run > now)
+            || now < clock.last_seen
+            || meta::is_held(tx)?
+        {
             return Ok(0);
         }
-        let Some(mut quota) = users::quota(tx, &self.plans, cue.user_key, now)? else { return Ok(0) };
+        let Some(mut quota) = users::quota(tx, &self.plans, cue.user_key, now)? else {
+            return Ok(0);
+        };
         let mut runs = 0;
         while let Some(due) = due_cues::find(tx, cue.key, now)? {
-            let outage =
-                if clock.is_test { clock.outage } else { outage_at(clock.outage, due.next_run, now) };
+            let outage = if clock.is_test {
+                clock.outage
+            } else {
+                outage_at(clock.outage, due.next_run, now)
+            };
             let Ok(mut fire_plan) = plan(&due, outage) else { break };
             if runs + fire_plan.runs.len() > MAX_OVERDUE_RUNS {
                 break;
@@ -222,7 +237,9 @@ impl CueFirer {
         let missed = fire_plan.missed.count + skipped.count;
         due_cues::advance(tx, cue.key, fire_plan.next_run, fire_plan.runs.len(), missed, self.now)?;
         match (&cue.schedule.when, fire_plan.next_run, skipped.first) {
-            (ScheduleSpec::Once(_), _, Some(run)) => end_once_cue(tx, cue.key, run, false, self.now)?,
+            (ScheduleSpec::Once(_), _, Some(run)) => {
+                end_once_cue(tx, cue.key, run, false, self.now)?
+            }
             (ScheduleSpec::Once(_), _, None) | (_, Some(_), _) => {}
             (_, None, _) => {
                 due_cues::complete(tx, cue.user_key, cue.key, self.now)?;
@@ -387,7 +404,8 @@ pub(super) fn end_once_cue(
         Some(status) => {
             due_cues::end_once(tx, cue_key, &cue, status, now)?;
             let has_failed = status == CueStatus::Failed;
-            let event_type = if has_failed { EventType::CueFailed } else { EventType::CueCompleted };
+            let event_type =
+                if has_failed { EventType::CueFailed } else { EventType::CueCompleted };
             events::cue_of(tx, event_type, cue_key, now)
         }
         None => Ok(()),

@@ -129,7 +129,12 @@ impl RunContext {
         &self.plans
     }
 
-    pub(super) fn fire(&self, tx: &WriteTx<'_>, id: &str, request: FireRequest) -> Result<ManualRun> {
+    pub(super) fn fire(
+        &self,
+        tx: &WriteTx<'_>,
+        id: &str,
+        request: FireRequest,
+    ) -> Result<ManualRun> {
         let (user_key, now) = (self.user_key, self.now);
         let cue = find(tx, user_key, id)?;
         self.check_calls(&cue)?;

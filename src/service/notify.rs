@@ -7,11 +7,13 @@ use jiff::{SignedDuration, Timestamp};
 use crate::app::App;
 use crate::domain::api_error::ErrorCode;
 use crate::domain::channel::message::Message;
-use crate::domain::channel::{ALERT_WEBHOOK, BUILT_IN_ALERT_WEBHOOK, BUILT_IN_EMAIL, FAILURE_MAILS};
+use crate::domain::channel::{
+    ALERT_WEBHOOK, BUILT_IN_ALERT_WEBHOOK, BUILT_IN_EMAIL, FAILURE_MAILS,
+};
 use crate::domain::json::JsonText;
 use crate::domain::notification::alert::{
-    ALERT_THRESHOLD, Alert, AlertType, MAX_KEPT, MAX_WAITING_BEFORE_TEST, MovedRuns, NewAlert, TEST_KIND,
-    TestAttempt, test_alert,
+    ALERT_THRESHOLD, Alert, AlertType, MAX_KEPT, MAX_WAITING_BEFORE_TEST, MovedRuns, NewAlert,
+    TEST_KIND, TestAttempt, test_alert,
 };
 use crate::domain::notification::{
     BACKLOG_CLEARED, Credential, FailureReport, MAX_MAILS, MAX_WAITING, MAX_WITH_REPLACEMENTS,
@@ -36,11 +38,19 @@ pub(super) fn post_failure(
     now: Timestamp,
 ) -> Result<()> {
     let body = report(failed, now).body();
-    enqueue(tx, &notification(failed, NotificationKind::Failure, Some(url.to_owned()), body, now), now)
+    enqueue(
+        tx,
+        &notification(failed, NotificationKind::Failure, Some(url.to_owned()), body, now),
+        now,
+    )
 }
 
 /// Above the hourly limit it is suppressed, and the next mail says how many were. An unconfirmed address gets none.
-pub(super) fn mail_failure(tx: &WriteTx<'_>, failed: &FailedExecution, now: Timestamp) -> Result<()> {
+pub(super) fn mail_failure(
+    tx: &WriteTx<'_>,
+    failed: &FailedExecution,
+    now: Timestamp,
+) -> Result<()> {
     let user_key = failed.subject.user_key;
     if let Some(token) = users::confirmation_token(tx, user_key)? {
         return ask_to_confirm(tx, failed, token, now);
@@ -66,15 +76,23 @@ pub(super) fn mail_failure(tx: &WriteTx<'_>, failed: &FailedExecution, now: Time
     outbox::delete_mails(tx, user_key, counted_since)?;
     outbox::insert_mail(tx, user_key, now, 0)?;
     let suppressed_until = suppressed_until(tenth_newest, now).map(instant);
-    let body = StoredMail::Failure { failure: report(failed, now), suppressed, suppressed_until }.body();
+    let body =
+        StoredMail::Failure { failure: report(failed, now), suppressed, suppressed_until }.body();
     record_told(tx, (failed.subject.cue_key, FAILURE_MAILS), 0, now)?;
     enqueue(tx, &notification(failed, NotificationKind::Mail, None, body, now), now)
 }
 
 /// An unconfirmed address gets none, and above the hourly limit none is sent.
-pub fn mail_replacement(tx: &WriteTx<'_>, user_key: i64, replaced: Credential, now: Timestamp) -> Result<()> {
+pub fn mail_replacement(
+    tx: &WriteTx<'_>,
+    user_key: i64,
+    replaced: Credential,
+    now: Timestamp,
+) -> Result<()> {
     let oldest_counted = outbox::mail_time(tx, user_key, MAX_WITH_REPLACEMENTS - 1)?;
-    if users::confirmation_token(tx, user_key)?.is_some() || suppressed_until(oldest_counted, now).is_some() {
+    if users::confirmation_token(tx, user_key)?.is_some()
+        || suppressed_until(oldest_counted, now).is_some()
+    {
         return Ok(());
     }
     channels::count_mail(tx, user_key, now)?;
@@ -93,7 +111,8 @@ fn ask_to_confirm(
     if !users::mark_confirmation_requested(tx, failed.subject.user_key, now)? {
         return Ok(());
     }
-    let body = StoredMail::Confirmation { user_id: failed.user_id.clone(), confirmation_token }.body();
+    let body =
+        StoredMail::Confirmation { user_id: failed.user_id.clone(), confirmation_token }.body();
     enqueue(tx, &notification(failed, NotificationKind::Mail, None, body, now), now)
 }
 
@@ -175,7 +194,12 @@ const CATCH_UP: NotificationKind = NotificationKind::Alert(AlertType::CatchUp);
 const CATCH_UP_QUIET: SignedDuration = SignedDuration::from_secs(60);
 
 /// Returns `false` if the cue has a recent alert of this type or the user is disabled.
-pub fn raise_alert(tx: &WriteTx<'_>, execution_key: i64, alert: &NewAlert, now: Timestamp) -> Result<bool> {
+pub fn raise_alert(
+    tx: &WriteTx<'_>,
+    execution_key: i64,
+    alert: &NewAlert,
+    now: Timestamp,
+) -> Result<bool> {
     let Some(subject) = alerts::find_subject(tx, execution_key)? else { return Ok(false) };
     Ok(raise_alert_for(tx, &subject, alert, now)?.is_some())
 }
@@ -185,7 +209,12 @@ pub fn raise_alert(tx: &WriteTx<'_>, execution_key: i64, alert: &NewAlert, now: 
 const TOLD_FOR: SignedDuration = SignedDuration::from_hours(23);
 
 /// Returns whether a failure of the cue in this row was told within [`TOLD_FOR`].
-pub(super) fn is_told(tx: &WriteTx<'_>, cue_key: i64, channel_key: i64, now: Timestamp) -> Result<bool> {
+pub(super) fn is_told(
+    tx: &WriteTx<'_>,
+    cue_key: i64,
+    channel_key: i64,
+    now: Timestamp,
+) -> Result<bool> {
     let told_at = told_at(tx, cue_key, channel_key)?;
     // A later one is of a clock that was ahead.
     Ok(told_at.is_some_and(|told_at| told_at <= now && now < saturating_add(told_at, TOLD_FOR)))
@@ -202,7 +231,8 @@ pub(super) fn alert_streak(
         return Ok(None);
     }
     let new = NewAlert::ConsecutiveFailures { failures: streak.failures };
-    let recent = saturating_sub(now, new.alert_type().dedup_window() - SignedDuration::from_millis(1));
+    let recent =
+        saturating_sub(now, new.alert_type().dedup_window() - SignedDuration::from_millis(1));
     // A streak that follows another within minutes is no news.
     let Some(known) = alerts::find_streak(tx, subject.cue_key, streak.since.min(recent))? else {
         let raised = raise_alert_for(tx, subject, &new, now)?;
@@ -279,7 +309,13 @@ pub(super) fn add_caught_up(
         let alert = Alert::catch_up(known.id, caught_up, outage.until);
         alerts::update_catch_up(tx, user_key, &alert)?;
         channels::postpone_alert(tx, user_key, &alert, due_at)?;
-        return outbox::postpone_unsent(tx, user_key, (CATCH_UP, &alert.id), &alert_body(&alert), due_at);
+        return outbox::postpone_unsent(
+            tx,
+            user_key,
+            (CATCH_UP, &alert.id),
+            &alert_body(&alert),
+            due_at,
+        );
     }
     let id = notification_id(&user_key.to_be_bytes(), CATCH_UP, outage.until);
     let alert = Alert::catch_up(id, caught_up, outage.until);
@@ -287,7 +323,12 @@ pub(super) fn add_caught_up(
 }
 
 /// Call it when all runs have caught up, so that the alert counts them all.
-pub fn post_catch_up(tx: &WriteTx<'_>, user_key: i64, outage: Outage, now: Timestamp) -> Result<()> {
+pub fn post_catch_up(
+    tx: &WriteTx<'_>,
+    user_key: i64,
+    outage: Outage,
+    now: Timestamp,
+) -> Result<()> {
     let Some(alert) = alerts::find_catch_up(tx, user_key, outage.until)? else { return Ok(()) };
     channels::release_alert(tx, user_key, &alert, now)?;
     outbox::release_unsent(tx, user_key, (CATCH_UP, &alert.id))
@@ -367,7 +408,9 @@ pub fn enqueue_test(tx: &WriteTx<'_>, user_key: i64, id: String, now: Timestamp)
         return Err(Error::refused(ErrorCode::InvalidState, message));
     };
     let kind = TEST_KIND;
-    if outbox::count_waiting(tx, user_key, kind, MAX_WAITING_BEFORE_TEST)? >= MAX_WAITING_BEFORE_TEST {
+    if outbox::count_waiting(tx, user_key, kind, MAX_WAITING_BEFORE_TEST)?
+        >= MAX_WAITING_BEFORE_TEST
+    {
         let message = format!(
             "{MAX_WAITING_BEFORE_TEST} alerts wait already for the alert webhook, which has not accepted them; \
              wait for them to know whether it works"
@@ -375,7 +418,11 @@ pub fn enqueue_test(tx: &WriteTx<'_>, user_key: i64, id: String, now: Timestamp)
         return Err(Error::refused(ErrorCode::InvalidState, message));
     }
     let body = canonical(JsonText::from(&test_alert(&id, now)).get());
-    enqueue(tx, &NewNotification { id, user_key, kind, url: Some(url), body, channel_key: None }, now)
+    enqueue(
+        tx,
+        &NewNotification { id, user_key, kind, url: Some(url), body, channel_key: None },
+        now,
+    )
 }
 
 /// To the confirmed address of the account.
@@ -425,7 +472,9 @@ impl PendingTest {
         self.send(move |tx, user_key, id, now| match channel_id.as_str() {
             BUILT_IN_EMAIL => mail_test(tx, user_key, id, now),
             BUILT_IN_ALERT_WEBHOOK => enqueue_test(tx, user_key, id, now),
-            channel_id => channels::enqueue_test(tx, (user_key, channel_id), &id, base.as_deref(), now),
+            channel_id => {
+                channels::enqueue_test(tx, (user_key, channel_id), &id, base.as_deref(), now)
+            }
         })
     }
 

@@ -73,7 +73,10 @@ pub fn promote(app: &App, now: Timestamp) -> Pending<(Timestamp, OverdueCounts)>
     let notifiers = Arc::clone(&app.notifiers);
     app.store.write(move |tx| {
         let since = meta::promote(tx)?.ok_or_else(|| {
-            Error::refused(ErrorCode::InvalidState, "This server is not on hold: there is nothing to promote")
+            Error::refused(
+                ErrorCode::InvalidState,
+                "This server is not on hold: there is nothing to promote",
+            )
         })?;
         tx.on_commit(move || notifiers.notify_all());
         Ok((since, meta::overdue(tx, now)?))
@@ -83,15 +86,21 @@ pub fn promote(app: &App, now: Timestamp) -> Pending<(Timestamp, OverdueCounts)>
 /// Blocks while the file is copied. Returns how long that took. Errors: `invalid_state` without a usable folder, while
 /// another backup is made or in the second of the last one; `storage_unavailable` if the disk is full or the server
 /// stops.
-pub fn back_up(app: &App, now: Timestamp, is_stopping: StopFlag) -> Result<(StoredBackup, Duration)> {
+pub fn back_up(
+    app: &App,
+    now: Timestamp,
+    is_stopping: StopFlag,
+) -> Result<(StoredBackup, Duration)> {
     let folder = backup_folder(app)?;
     let Some(_running) = app.backups.try_lock() else {
         let message = "Another backup is being made: wait until it is done";
         return Err(Error::refused(ErrorCode::InvalidState, message));
     };
     let began = app.clock.monotonic();
-    let progress = move |_, _| if is_stopping() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
-    let made = backup_folder::create(&app.config.db, folder, now, Box::new(progress)).map_err(refusal)?;
+    let progress =
+        move |_, _| if is_stopping() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
+    let made =
+        backup_folder::create(&app.config.db, folder, now, Box::new(progress)).map_err(refusal)?;
     Ok((made, app.clock.monotonic().saturating_sub(began)))
 }
 
@@ -100,7 +109,8 @@ pub type StopFlag = Box<dyn Fn() -> bool + Send>;
 /// Errors: `invalid_state` without `--backup-dir`.
 fn backup_folder(app: &App) -> Result<&Path> {
     app.config.backup_dir.as_deref().ok_or_else(|| {
-        let message = "Backups over HTTP are off: start cued with --backup-dir FOLDER (or CUED_BACKUP_DIR)";
+        let message =
+            "Backups over HTTP are off: start cued with --backup-dir FOLDER (or CUED_BACKUP_DIR)";
         Error::refused(ErrorCode::InvalidState, message)
     })
 }
@@ -117,9 +127,10 @@ pub fn unusable_folder(folder: &Path, error: impl std::fmt::Display) -> Error {
 
 fn refusal(error: CopyError) -> Error {
     match error {
-        CopyError::Exists(_) | CopyError::LeftoverFiles(_) => {
-            Error::refused(ErrorCode::InvalidState, format!("{error}; wait a second, and try again"))
-        }
+        CopyError::Exists(_) | CopyError::LeftoverFiles(_) => Error::refused(
+            ErrorCode::InvalidState,
+            format!("{error}; wait a second, and try again"),
+        ),
         CopyError::Full { .. } => Error::refused(ErrorCode::StorageUnavailable, error.to_string()),
         CopyError::Stopped(_) => {
             let message = "The server stops: make the backup when it has started again";

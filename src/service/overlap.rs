@@ -26,8 +26,8 @@ pub fn skip_overlapping(
         claims::check_again(tx, cue.key)?;
     }
     // One that has lost its claim waits as soon as another run starts.
-    let is_waiting =
-        policies::buffered(tx, cue.key)?.is_some() || (!is_running && policies::has_lost(tx, cue.key)?);
+    let is_waiting = policies::buffered(tx, cue.key)?.is_some()
+        || (!is_running && policies::has_lost(tx, cue.key)?);
     let free = cue.policies.free_runs(is_running, is_waiting);
     let skipped = fire_plan.runs.split_off(free.min(fire_plan.runs.len()));
     let count = u64::try_from(skipped.len()).unwrap_or(u64::MAX);

@@ -20,7 +20,9 @@ pub fn send_due(tx: &WriteTx<'_>, limit: u32, now: Timestamp) -> Result<()> {
         match send(tx, &due, now) {
             Err(error @ Error::Storage(_)) => return Err(error),
             Err(error) => {
-                tx.on_commit(move || tracing::error!(cue_row = cue_key, %error, "reminders skipped"));
+                tx.on_commit(
+                    move || tracing::error!(cue_row = cue_key, %error, "reminders skipped"),
+                );
                 forget_told(tx, cue_key)?;
             }
             Ok(()) => {}

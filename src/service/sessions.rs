@@ -64,7 +64,9 @@ pub fn sign_in(
                 let owner = users::find_owner(tx, &key.hash(), now)?.ok_or_else(invalid_key)?;
                 (users::find(tx, owner.user_key)?, Some(owner.key), SignInMethod::Key)
             }
-            SignIn::DeviceCode(code) => (claim_device_login(tx, &code, now)?, None, SignInMethod::Mail),
+            SignIn::DeviceCode(code) => {
+                (claim_device_login(tx, &code, now)?, None, SignInMethod::Mail)
+            }
             SignIn::Link { token, only_for } => {
                 let (user_key, api_key_key) =
                     sessions::take_link(tx, &token.hash(), now)?.ok_or_else(invalid_link)?;
@@ -95,7 +97,8 @@ fn claim_device_login(tx: &WriteTx<'_>, code: &DeviceCode, now: Timestamp) -> Re
     let login = device_logins::find(tx, &code.hash())?.filter(|login| login.is_for_session);
     let state = login.as_ref().and_then(|login| login.state_at(now));
     let unusable = || {
-        let message = "This device code is unknown, used or expired, or it is not for a session: start again";
+        let message =
+            "This device code is unknown, used or expired, or it is not for a session: start again";
         Error::refused(ErrorCode::DeviceCodeNotFound, message)
     };
     match (state, login.and_then(|login| login.user_key)) {
@@ -153,8 +156,9 @@ pub fn record_seen(
     now: Timestamp,
 ) -> (Pending<()>, Timestamp) {
     let expires_at = expiry(created_at, now);
-    let write =
-        app.store.write_for(user_key, move |tx| sessions::record_seen(tx, &token_hash, now, expires_at));
+    let write = app
+        .store
+        .write_for(user_key, move |tx| sessions::record_seen(tx, &token_hash, now, expires_at));
     (write, expires_at)
 }
 
@@ -186,7 +190,10 @@ pub fn session_not_found() -> Error {
 }
 
 fn invalid_key() -> Error {
-    Error::refused(ErrorCode::InvalidApiKey, "This API key is invalid, or was revoked; use another one")
+    Error::refused(
+        ErrorCode::InvalidApiKey,
+        "This API key is invalid, or was revoked; use another one",
+    )
 }
 
 fn not_stored() -> Error {
@@ -195,7 +202,8 @@ fn not_stored() -> Error {
 }
 
 fn invalid_link() -> Error {
-    let message = "This link is unknown, used or expired: get a new one with `cued open` or `cued user link`";
+    let message =
+        "This link is unknown, used or expired: get a new one with `cued open` or `cued user link`";
     Error::refused(ErrorCode::InvalidApiKey, message)
 }
 

@@ -32,7 +32,11 @@ pub struct TestSender {
 pub fn find_sender(read: &ReadTx<'_>, user_key: i64) -> Result<TestSender> {
     meta::refuse_if_held(read, "sends nothing")?;
     let secrets = users::signing_secrets(read, user_key)?;
-    Ok(TestSender { user_key, secrets, is_unconfirmed: delivery_queue::is_unconfirmed(read, user_key)? })
+    Ok(TestSender {
+        user_key,
+        secrets,
+        is_unconfirmed: delivery_queue::is_unconfirmed(read, user_key)?,
+    })
 }
 
 /// Starts a test call. `on_result` gets its result, on another thread, unless the program ends before.
@@ -67,11 +71,13 @@ pub fn start(
         drop(place);
         on_result(result);
     };
-    let caller = app.test_caller.get().ok_or_else(|| Error::fault("a test call needs a running engine"))?;
+    let caller =
+        app.test_caller.get().ok_or_else(|| Error::fault("a test call needs a running engine"))?;
     caller.start(call, Box::new(on_result)).map_err(|error| {
         tracing::warn!(%error, "cannot start a thread for a test call");
-        let message =
-            format!("The server cannot start another thread; try again in {NO_THREAD_RETRY_AFTER} s");
+        let message = format!(
+            "The server cannot start another thread; try again in {NO_THREAD_RETRY_AFTER} s"
+        );
         Refusal::new(ErrorCode::ServerBusy, message).retry_after(NO_THREAD_RETRY_AFTER).into()
     })
 }
@@ -79,7 +85,9 @@ pub fn start(
 /// Counts a call of an account with an unconfirmed address, as its runs do (contract §3.10).
 fn count_unconfirmed_call(app: &App, user_key: i64, now: Timestamp) -> Result<()> {
     let calls = app.unconfirmed_calls.as_ref();
-    let Some(seconds) = calls.and_then(|calls| calls.lock().admit(user_key, now)) else { return Ok(()) };
+    let Some(seconds) = calls.and_then(|calls| calls.lock().admit(user_key, now)) else {
+        return Ok(());
+    };
     let message = format!(
         "An account with an unconfirmed address calls at most {MAX_UNCONFIRMED_CALLS} times an hour: wait {seconds} s, or \
          {CONFIRM}"

@@ -34,7 +34,11 @@ pub enum ClockTarget {
 /// When this returns, every attempt that it caused has ended and every notification was tried once. Blocks the thread.
 /// Errors: once `stopping` returns true: a stopped engine never becomes idle, and nobody waits for the rest if the client
 /// is gone.
-pub fn advance(app: &App, target: ClockTarget, stopping: &dyn Fn() -> bool) -> Result<ClockAdvance> {
+pub fn advance(
+    app: &App,
+    target: ClockTarget,
+    stopping: &dyn Fn() -> bool,
+) -> Result<ClockAdvance> {
     // One at a time: two concurrent calls would skip each other's deadlines.
     let _turn = app.clock_moves.lock();
     let begun_at = app.clock.now();
@@ -93,7 +97,8 @@ fn set_clock(app: &App, instant: Timestamp, stopping: &dyn Fn() -> bool) -> Resu
 /// Waits for a scheduler pass at this instant. Retention by age is not a deadline, so `next_deadline` does not cover
 /// it.
 fn wait_for_pass(app: &App, stopping: &dyn Fn() -> bool) -> Result<()> {
-    let has_passed = || app.engine_stats.last_pass().started_at.is_some_and(|last| last >= app.clock.now());
+    let has_passed =
+        || app.engine_stats.last_pass().started_at.is_some_and(|last| last >= app.clock.now());
     wait_until(app, stopping, || Ok(has_passed()))?;
     wait_until_idle(app, stopping)
 }
@@ -106,10 +111,16 @@ fn refuse_if(stopping: &dyn Fn() -> bool) -> Result<()> {
     if !stopping() {
         return Ok(());
     }
-    Err(Error::storage("the server is stopping, or its client has gone away; what was asked has not ended"))
+    Err(Error::storage(
+        "the server is stopping, or its client has gone away; what was asked has not ended",
+    ))
 }
 
-fn wait_until(app: &App, stopping: &dyn Fn() -> bool, is_done: impl Fn() -> Result<bool>) -> Result<()> {
+fn wait_until(
+    app: &App,
+    stopping: &dyn Fn() -> bool,
+    is_done: impl Fn() -> Result<bool>,
+) -> Result<()> {
     loop {
         refuse_if(stopping)?;
         // Read before the check, so that progress in between is not missed.

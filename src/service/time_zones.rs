@@ -73,18 +73,23 @@ pub fn follow(app: &App, fired_until: Timestamp, between: impl Fn() -> bool) -> 
 
 fn read_rules(name: &str, rules: &[u8]) -> Option<Zone> {
     Zone::from_file(name, rules)
-        .inspect_err(|error| tracing::error!(zone = %name, %error, "stored rules of a time zone not read"))
+        .inspect_err(
+            |error| tracing::error!(zone = %name, %error, "stored rules of a time zone not read"),
+        )
         .ok()
 }
 
 fn move_all(app: &App, change: &Arc<ZoneChange>, between: impl Fn() -> bool) -> Result<bool> {
-    let moving = change.zones.iter().filter(|(name, zone)| may_move(name, zone, change.fired_until));
+    let moving =
+        change.zones.iter().filter(|(name, zone)| may_move(name, zone, change.fired_until));
     let zones: Vec<&str> = moving.map(|(name, _)| name.as_str()).collect();
     let names = json!(zones).to_string();
     let (mut count, mut after) = (0, 0);
     while !zones.is_empty() {
         // A new zone moves nothing as a rule: its cues are only read.
-        let cues = app.store.read_blocking(|read| time_zones::list_of_zones(read, &names, after, BATCH))?;
+        let cues = app
+            .store
+            .read_blocking(|read| time_zones::list_of_zones(read, &names, after, BATCH))?;
         let Some(last) = cues.last() else { break };
         after = last.key;
         let moved = cues.iter().filter(|cue| moved_run(cue, change).is_some());
@@ -140,11 +145,16 @@ fn move_batch(app: &App, change: &Arc<ZoneChange>, keys: Vec<i64>) -> Result<usi
     for error in faults {
         tracing::error!(%error, "next run not moved to the new rules of its time zone");
     }
-    let runs =
-        first.iter().map(|run| format!("{} ({}) from {} to {}", run.cue_id, run.zone, run.from, run.to));
+    let runs = first
+        .iter()
+        .map(|run| format!("{} ({}) from {} to {}", run.cue_id, run.zone, run.from, run.to));
     let runs: Vec<String> = runs.collect();
     if count > 0 {
-        tracing::warn!(count, runs = runs.join(", "), "rules of time zones changed; next runs moved");
+        tracing::warn!(
+            count,
+            runs = runs.join(", "),
+            "rules of time zones changed; next runs moved"
+        );
     }
     Ok(count)
 }
@@ -168,7 +178,8 @@ fn move_cue(tx: &WriteTx<'_>, key: i64, change: &ZoneChange) -> Result<Option<(i
 
 /// `None` if the cue has moved, runs next at the same instant under both rules, or fires before it can move.
 fn moved_run(cue: &ZonedCue, change: &ZoneChange) -> Option<MovedRun> {
-    let zone = change.zones.get(&cue.schedule.timezone).filter(|zone| cue.key > zone.moved_until)?;
+    let zone =
+        change.zones.get(&cue.schedule.timezone).filter(|zone| cue.key > zone.moved_until)?;
     let old = zone.old.as_ref();
     let changed_at = change.fired_until.max(cue.updated_at);
     // A schedule that cannot be computed fails its cue when it is due.
@@ -177,8 +188,8 @@ fn moved_run(cue: &ZonedCue, change: &ZoneChange) -> Option<MovedRun> {
         Some(old) => schedule.next_after_change(old, changed_at, change.now)?,
         None => schedule.next_after(changed_at)?,
     };
-    let is_same =
-        to == cue.next_run || old.is_some_and(|old| schedule.in_zone(old).next_after(changed_at) == Some(to));
+    let is_same = to == cue.next_run
+        || old.is_some_and(|old| schedule.in_zone(old).next_after(changed_at) == Some(to));
     let (cue_id, name, zone) = (cue.id.clone(), cue.name.clone(), cue.schedule.timezone.clone());
     (!is_same).then_some(MovedRun { cue_id, name, zone, from: cue.next_run, to })
 }

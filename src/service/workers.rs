@@ -17,7 +17,12 @@ use crate::store::executions::workers;
 use crate::store::{Pending, WriteTx, alerts, cues};
 
 /// At the limit of workers the oldest dead one gives way. Refused with `worker_limit_exceeded` if none is dead.
-pub fn record_heartbeat(app: &App, user_key: i64, worker_id: String, handlers: String) -> Pending<Timestamp> {
+pub fn record_heartbeat(
+    app: &App,
+    user_key: i64,
+    worker_id: String,
+    handlers: String,
+) -> Pending<Timestamp> {
     let (now, limit) = (app.clock.now(), app.config.plans.max_workers());
     app.store.write_for(user_key, move |tx| {
         events::worker_seen(tx, user_key, &worker_id, now)?;
@@ -64,9 +69,11 @@ fn check_one(tx: &WriteTx<'_>, execution: &UnclaimedExecution, firer: &CueFirer)
     if execution.is_deleted {
         return claims::set_check(tx, key, None);
     }
-    let within = execution.claim_within_minutes.map(|minutes| SignedDuration::from_mins(minutes.into()));
+    let within =
+        execution.claim_within_minutes.map(|minutes| SignedDuration::from_mins(minutes.into()));
     let last_alert = alerts::newest_of_cue(tx, cue_key, AlertType::Unclaimed, now)?;
-    let due_again = execution.due_again.filter(|again| *again <= now && *again > execution.scheduled_for);
+    let due_again =
+        execution.due_again.filter(|again| *again <= now && *again > execution.scheduled_for);
     match unclaimed_step(execution.claimable_since, due_again, within, last_alert, now) {
         UnclaimedStep::Fail => fail_one(tx, execution, firer),
         UnclaimedStep::Wait(at) => claims::set_check(tx, key, at),
@@ -102,7 +109,8 @@ fn held_up(
 ) -> Result<Option<(u64, Timestamp)>> {
     let cue = cues::find_by_key(tx, execution.cue_key)?;
     let schedule = cue.and_then(|cue| cue.schedule.read().ok());
-    let later = schedule.map_or(0, |schedule| schedule.occurrences(execution.scheduled_for, now).count);
+    let later =
+        schedule.map_or(0, |schedule| schedule.occurrences(execution.scheduled_for, now).count);
     Ok((later > 0).then_some((later + 1, execution.scheduled_for)))
 }
 

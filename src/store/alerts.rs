@@ -37,12 +37,11 @@ const SUBJECT: &str = concat!(
       JOIN users u ON u.key = e.user_key AND u.disabled_at IS NULL
      WHERE e.key = ?1"
 );
-const EXISTS_SINCE: &str = "SELECT 1 FROM alerts WHERE cue_key = ?1 AND alert_type = ?2 AND created_at > ?3";
+const EXISTS_SINCE: &str =
+    "SELECT 1 FROM alerts WHERE cue_key = ?1 AND alert_type = ?2 AND created_at > ?3";
 const EXISTS: &str = "SELECT 1 FROM alerts WHERE user_key = ?1 AND id = ?2";
-const NEWEST_OF_CUE: &str =
-    "SELECT max(created_at) FROM alerts WHERE cue_key = ?1 AND alert_type = ?2 AND created_at <= ?3";
-const HAS_MORE_SINCE: &str =
-    "SELECT 1 FROM alerts WHERE user_key = ?1 AND created_at > ?2 ORDER BY created_at LIMIT 1 OFFSET ?3";
+const NEWEST_OF_CUE: &str = "SELECT max(created_at) FROM alerts WHERE cue_key = ?1 AND alert_type = ?2 AND created_at <= ?3";
+const HAS_MORE_SINCE: &str = "SELECT 1 FROM alerts WHERE user_key = ?1 AND created_at > ?2 ORDER BY created_at LIMIT 1 OFFSET ?3";
 const INSERT: &str =
     "INSERT INTO alerts (id, user_key, cue_key, execution_id, alert_type, message, metadata, created_at)
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
@@ -79,7 +78,11 @@ const UPDATE: &str = "UPDATE alerts SET execution_id = ?3, message = ?4, metadat
 const ALERT_URL: &str = "SELECT alert_webhook_url FROM users
   WHERE key = ?1 AND disabled_at IS NULL AND alert_webhook_url IS NOT NULL";
 
-pub fn find_catch_up(read: &ReadTx<'_>, user_key: i64, ended_at: Timestamp) -> Result<Option<Alert>> {
+pub fn find_catch_up(
+    read: &ReadTx<'_>,
+    user_key: i64,
+    ended_at: Timestamp,
+) -> Result<Option<Alert>> {
     read.find(FIND_CATCH_UP, params![user_key, millis(ended_at)])
 }
 
@@ -97,7 +100,10 @@ pub fn find_streak(read: &ReadTx<'_>, cue_key: i64, since: Timestamp) -> Result<
 pub fn update_streak(tx: &WriteTx<'_>, cue_key: i64, alert: &Alert) -> Result<()> {
     let execution_id = alert.execution_id.as_ref().map(ExecutionId::bytes);
     let metadata = alert.metadata.to_string();
-    tx.run(UPDATE, params![cue_key, millis(alert.created_at), execution_id, alert.message, metadata])
+    tx.run(
+        UPDATE,
+        params![cue_key, millis(alert.created_at), execution_id, alert.message, metadata],
+    )
 }
 
 pub fn alert_url(read: &ReadTx<'_>, user_key: i64) -> Result<Option<String>> {
@@ -131,7 +137,12 @@ pub fn exists(read: &ReadTx<'_>, user_key: i64, id: &str) -> Result<bool> {
     read.any(EXISTS, params![user_key, id])
 }
 
-pub fn has_more_since(read: &ReadTx<'_>, user_key: i64, since: Timestamp, count: u32) -> Result<bool> {
+pub fn has_more_since(
+    read: &ReadTx<'_>,
+    user_key: i64,
+    since: Timestamp,
+    count: u32,
+) -> Result<bool> {
     read.any(HAS_MORE_SINCE, params![user_key, millis(since), count])
 }
 
@@ -165,7 +176,8 @@ pub fn list(
     let (since, alert_type) =
         (filter.since.map_or(i64::MIN, millis), filter.alert_type.map(AlertType::as_str));
     let offset = i64::try_from(offset).unwrap_or(i64::MAX);
-    let page = read.all(LIST, params![user_key, since, alert_type, filter.cue_id, limit, offset])?;
+    let page =
+        read.all(LIST, params![user_key, since, alert_type, filter.cue_id, limit, offset])?;
     Ok((page, read.one(COUNT, params![user_key, since, alert_type, filter.cue_id])?))
 }
 

@@ -115,7 +115,10 @@ pub fn decide(tx: &WriteTx<'_>, key: i64, decision: RequestStatus, now: Timestam
 }
 
 pub fn was_ever_approved(read: &ReadTx<'_>, user_key: i64) -> Result<bool> {
-    read.any("SELECT 1 FROM billing_requests WHERE user_key = ?1 AND status = 'approved'", [user_key])
+    read.any(
+        "SELECT 1 FROM billing_requests WHERE user_key = ?1 AND status = 'approved'",
+        [user_key],
+    )
 }
 
 /// Time for which the ids of processed events are stored. The provider retries an event for a few days only.
@@ -142,7 +145,12 @@ pub fn record_event(tx: &WriteTx<'_>, id: &str, now: Timestamp) -> Result<bool> 
     )
 }
 
-pub fn link_customer(tx: &WriteTx<'_>, customer: &str, user_key: i64, now: Timestamp) -> Result<()> {
+pub fn link_customer(
+    tx: &WriteTx<'_>,
+    customer: &str,
+    user_key: i64,
+    now: Timestamp,
+) -> Result<()> {
     tx.run(
         "INSERT INTO billing_customers (id, user_key, linked_at) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING",
         params![customer, user_key, millis(now)],

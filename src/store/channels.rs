@@ -64,29 +64,31 @@ const UPDATE: &str =
     "UPDATE channels SET name = ?2, settings = ?3, events = ?4, tags = ?5, quiet = ?6, failures = ?7,
         updated_at = ?8, due_at = ?8, repeat = ?9, remind_after_seconds = ?10
   WHERE key = ?1";
-const RESCHEDULE_REMINDERS: &str =
-    "UPDATE told_failures SET remind_at = iif(?2 = 0, NULL, told_at + 1000 * ?2) WHERE channel_key = ?1";
+const RESCHEDULE_REMINDERS: &str = "UPDATE told_failures SET remind_at = iif(?2 = 0, NULL, told_at + 1000 * ?2) WHERE channel_key = ?1";
 const DELETE: &str = "DELETE FROM channels WHERE user_key = ?1 AND id = ?2";
 const DELETE_ALL: &str = "DELETE FROM channels WHERE user_key = ?1";
 const COUNT: &str = "SELECT count(*) FROM channels WHERE user_key = ?1";
-const COUNT_REACHING: &str = "SELECT count(*) FROM channels WHERE user_key = ?1 AND (?2 OR type <> 'email')";
+const COUNT_REACHING: &str =
+    "SELECT count(*) FROM channels WHERE user_key = ?1 AND (?2 OR type <> 'email')";
 const ANY_LISTENS: &str = "SELECT 1 FROM channels JOIN users ON users.key = user_key
   WHERE user_key = ?1 AND disabled_at IS NULL";
-const LIST: &str = concat!("SELECT ", columns!(), " FROM channels WHERE user_key = ?1 ORDER BY key");
+const LIST: &str =
+    concat!("SELECT ", columns!(), " FROM channels WHERE user_key = ?1 ORDER BY key");
 const FIND: &str = concat!("SELECT ", columns!(), " FROM channels WHERE id = ?2 AND user_key = ?1");
 const FIND_BY_KEY: &str = concat!("SELECT ", columns!(), " FROM channels WHERE key = ?1");
 const IN_OUTBOX: &str = "SELECT count(*) FROM outbox WHERE channel_key = ?1";
 const LIST_FAILING: &str =
     "SELECT id, name, last_error FROM channels WHERE user_key = ?1 AND failures >= ?2 ORDER BY key";
 
-const NEXT_DUE: &str = "SELECT due_at FROM channels WHERE due_at IS NOT NULL ORDER BY due_at LIMIT 1";
-const LIST_DUE: &str =
-    "SELECT key FROM channels WHERE due_at IS NOT NULL AND due_at <= ?1 ORDER BY due_at LIMIT ?2 + 0";
+const NEXT_DUE: &str =
+    "SELECT due_at FROM channels WHERE due_at IS NOT NULL ORDER BY due_at LIMIT 1";
+const LIST_DUE: &str = "SELECT key FROM channels WHERE due_at IS NOT NULL AND due_at <= ?1 ORDER BY due_at LIMIT ?2 + 0";
 const LIST_STUCK: &str = "SELECT id FROM channels WHERE due_at IS NULL
     AND EXISTS (SELECT 1 FROM notices WHERE notices.user_key = channels.user_key AND notices.key > cursor)
     AND NOT EXISTS (SELECT 1 FROM outbox WHERE channel_key = channels.key)";
 // A channel that waits for more notices looks again a little later, at most once in that time however many come.
-const WAKE: &str = "UPDATE channels SET due_at = min(coalesce(due_at, ?2), ?2 + iif(due_at IS NULL, 0, ?3))
+const WAKE: &str =
+    "UPDATE channels SET due_at = min(coalesce(due_at, ?2), ?2 + iif(due_at IS NULL, 0, ?3))
   WHERE user_key = ?1 AND (due_at IS NULL OR due_at > ?2 + ?3)
     AND NOT EXISTS (SELECT 1 FROM outbox WHERE channel_key = channels.key)";
 // A disabled account has no turn to come.
@@ -96,15 +98,14 @@ const SET_TURN: &str = "UPDATE channels
   WHERE key = ?1";
 const SILENCE: &str = "UPDATE channels SET due_at = NULL WHERE user_key = ?1";
 const DELETE_NOTICES: &str = "DELETE FROM notices WHERE user_key = ?1";
-const RECORD_SUCCESS: &str =
-    "UPDATE channels SET failures = 0, last_sent_at = ?2, last_error = NULL, due_at = ?2 WHERE key = ?1";
-const RECORD_FAILURE: &str =
-    "UPDATE channels SET failures = failures + 1, last_failed_at = ?2, last_error = ?3 WHERE key = ?1";
+const RECORD_SUCCESS: &str = "UPDATE channels SET failures = 0, last_sent_at = ?2, last_error = NULL, due_at = ?2 WHERE key = ?1";
+const RECORD_FAILURE: &str = "UPDATE channels SET failures = failures + 1, last_failed_at = ?2, last_error = ?3 WHERE key = ?1";
 const LOOK_AGAIN: &str = "UPDATE channels SET due_at = ?2 WHERE key = ?1";
 const RELEASE_MESSAGE: &str = "UPDATE outbox SET due_at = NULL WHERE channel_key = ?1";
 
 const INSERT_NOTICE: &str = "INSERT INTO notices (user_key, events, tags, ready_at, id, body, channels) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
-const UPDATE_NOTICE: &str = "UPDATE notices SET ready_at = ?3, body = ?4 WHERE user_key = ?1 AND id = ?2";
+const UPDATE_NOTICE: &str =
+    "UPDATE notices SET ready_at = ?3, body = ?4 WHERE user_key = ?1 AND id = ?2";
 const RELEASE_NOTICE: &str =
     "UPDATE notices SET ready_at = min(ready_at, ?3) WHERE user_key = ?1 AND id = ?2";
 const LIST_TOPICS: &str = "SELECT key, events, tags, channels, ready_at FROM notices
@@ -144,19 +145,43 @@ const OTHER_FAILURE: &str = "SELECT a.http_status, a.cause, a.error_message
     AND (a.http_status IS NOT e.http_status OR a.cause IS NOT e.cause)
   ORDER BY a.attempt DESC LIMIT 1";
 
-pub fn insert(tx: &WriteTx<'_>, user_key: i64, id: &str, new: &NewChannel, now: Timestamp) -> Result<()> {
-    let (channel_type, [settings, events, tags, quiet]) = (new.channel_type.as_str(), json_columns(new));
+pub fn insert(
+    tx: &WriteTx<'_>,
+    user_key: i64,
+    id: &str,
+    new: &NewChannel,
+    now: Timestamp,
+) -> Result<()> {
+    let (channel_type, [settings, events, tags, quiet]) =
+        (new.channel_type.as_str(), json_columns(new));
     let (name, repeat, remind_after) = (&new.name, new.repeat.as_str(), new.remind_after_seconds);
     let now = millis(now);
     tx.run(
         INSERT,
-        params![id, user_key, channel_type, name, settings, events, tags, quiet, now, repeat, remind_after],
+        params![
+            id,
+            user_key,
+            channel_type,
+            name,
+            settings,
+            events,
+            tags,
+            quiet,
+            now,
+            repeat,
+            remind_after
+        ],
     )
 }
 
 /// All but its type, which stays. With changed settings its earlier failures count no more, and its message is sent again
 /// at once.
-pub fn update(tx: &WriteTx<'_>, key: i64, (new, failures): (&NewChannel, u32), now: Timestamp) -> Result<()> {
+pub fn update(
+    tx: &WriteTx<'_>,
+    key: i64,
+    (new, failures): (&NewChannel, u32),
+    now: Timestamp,
+) -> Result<()> {
     let [settings, events, tags, quiet] = json_columns(new);
     let (now, repeat, remind_after) = (millis(now), new.repeat.as_str(), new.remind_after_seconds);
     tx.run(
@@ -229,7 +254,10 @@ pub fn find_by_key(read: &ReadTx<'_>, key: i64) -> Result<Option<Channel>> {
 }
 
 /// Id, name and last error of the channels that reach nobody at the moment.
-pub fn list_failing(read: &ReadTx<'_>, user_key: i64) -> Result<Vec<(String, String, Option<String>)>> {
+pub fn list_failing(
+    read: &ReadTx<'_>,
+    user_key: i64,
+) -> Result<Vec<(String, String, Option<String>)>> {
     read.all(LIST_FAILING, params![user_key, TROUBLED])
 }
 
@@ -266,7 +294,10 @@ pub struct NextTurn {
 
 pub fn set_turn(tx: &WriteTx<'_>, key: i64, next: NextTurn) -> Result<()> {
     let (window_at, window_count) = next.window;
-    tx.run(SET_TURN, params![key, next.cursor, next.due_at.map(millis), window_at.map(millis), window_count])
+    tx.run(
+        SET_TURN,
+        params![key, next.cursor, next.due_at.map(millis), window_at.map(millis), window_count],
+    )
 }
 
 /// The service has accepted a message. Another one that waits for its next attempt is sent at once.
@@ -307,7 +338,15 @@ pub fn insert_notice(
     let channels = channels.as_ref().map(|keys| json!(keys).to_string());
     tx.run(
         INSERT_NOTICE,
-        params![user_key, events, tags_column(tags), ready_at, message.id, message.body(), channels],
+        params![
+            user_key,
+            events,
+            tags_column(tags),
+            ready_at,
+            message.id,
+            message.body(),
+            channels
+        ],
     )?;
     tx.run(DELETE_SURPLUS, params![user_key, kept])?;
     tx.run(WAKE, params![user_key, ready_at, settle_ms])?;
@@ -316,7 +355,12 @@ pub fn insert_notice(
 }
 
 /// Changes a notice that has not been told.
-pub fn update_notice(tx: &WriteTx<'_>, user_key: i64, message: &Message, ready_at: Timestamp) -> Result<()> {
+pub fn update_notice(
+    tx: &WriteTx<'_>,
+    user_key: i64,
+    message: &Message,
+    ready_at: Timestamp,
+) -> Result<()> {
     tx.run(UPDATE_NOTICE, params![user_key, message.id, millis(ready_at), message.body()])
 }
 
@@ -333,7 +377,12 @@ pub fn newest_notice(read: &ReadTx<'_>, user_key: i64) -> Result<Option<i64>> {
     read.find(NEWEST_NOTICE, [user_key])
 }
 
-pub fn list_notices(read: &ReadTx<'_>, user_key: i64, after: i64, limit: u32) -> Result<Vec<Notice>> {
+pub fn list_notices(
+    read: &ReadTx<'_>,
+    user_key: i64,
+    after: i64,
+    limit: u32,
+) -> Result<Vec<Notice>> {
     let found: Vec<(Topic, Message)> = read.all(LIST_NOTICES, params![user_key, after, limit])?;
     Ok(found.into_iter().map(|(topic, message)| Notice { topic, message }).collect())
 }
@@ -422,7 +471,11 @@ pub fn next_reminder(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
     read.find(NEXT_REMINDER, [])
 }
 
-pub fn list_due_reminders(read: &ReadTx<'_>, now: Timestamp, limit: u32) -> Result<Vec<DueReminder>> {
+pub fn list_due_reminders(
+    read: &ReadTx<'_>,
+    now: Timestamp,
+    limit: u32,
+) -> Result<Vec<DueReminder>> {
     read.all(DUE_REMINDERS, params![millis(now), limit])
 }
 

@@ -27,10 +27,15 @@ const CUE: &str = "SELECT id, name, status, next_run, tags FROM cues WHERE key =
 
 const NAME_AND_TAGS: &str = "SELECT name, tags FROM cues WHERE id = ?2 AND user_key = ?1";
 
-const LAST_HEARTBEAT: &str = "SELECT last_heartbeat FROM workers WHERE user_key = ?1 AND worker_id = ?2";
+const LAST_HEARTBEAT: &str =
+    "SELECT last_heartbeat FROM workers WHERE user_key = ?1 AND worker_id = ?2";
 
 /// With the tags of its cue, as the others here.
-pub fn execution(read: &ReadTx<'_>, key: i64, at: Timestamp) -> Result<Option<(ExecutionEvent, Tags)>> {
+pub fn execution(
+    read: &ReadTx<'_>,
+    key: i64,
+    at: Timestamp,
+) -> Result<Option<(ExecutionEvent, Tags)>> {
     let mut find = read.prepare_cached(EXECUTION)?;
     let found = find.query_row([key], |row| {
         let mut columns = RowReader::new(row);
@@ -60,7 +65,8 @@ pub fn execution(read: &ReadTx<'_>, key: i64, at: Timestamp) -> Result<Option<(E
 }
 
 pub fn cue(read: &ReadTx<'_>, key: i64, at: Timestamp) -> Result<Option<(CueEvent, Tags)>> {
-    let found: Option<(String, String, CueStatus, Option<Timestamp>, Tags)> = read.find(CUE, [key])?;
+    let found: Option<(String, String, CueStatus, Option<Timestamp>, Tags)> =
+        read.find(CUE, [key])?;
     Ok(found.map(|(cue_id, cue_name, status, next_run, tags)| {
         let (status, next_run, at) = (status.as_str(), next_run.map(instant), instant(at));
         (CueEvent { cue_id, cue_name, status, next_run, at }, tags)
@@ -75,7 +81,11 @@ pub fn name_and_tags(read: &ReadTx<'_>, user_key: i64, id: &str) -> Result<Optio
     read.find(NAME_AND_TAGS, params![user_key, id])
 }
 
-pub fn last_heartbeat(read: &ReadTx<'_>, user_key: i64, worker_id: &str) -> Result<Option<Timestamp>> {
+pub fn last_heartbeat(
+    read: &ReadTx<'_>,
+    user_key: i64,
+    worker_id: &str,
+) -> Result<Option<Timestamp>> {
     read.find(LAST_HEARTBEAT, params![user_key, worker_id])
 }
 

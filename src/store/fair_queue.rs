@@ -39,7 +39,13 @@ pub trait FairQueue {
     fn next_destination(&self, rows: AccountRows, from: i64) -> Result<Option<i64>>;
 
     /// The keys of ready rows after `after`, oldest first, at most `limit`, without those in flight.
-    fn ready(&self, rows: AccountRows, destination: i64, after: i64, limit: usize) -> Result<VecDeque<i64>>;
+    fn ready(
+        &self,
+        rows: AccountRows,
+        destination: i64,
+        after: i64,
+        limit: usize,
+    ) -> Result<VecDeque<i64>>;
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -151,11 +157,21 @@ impl Account {
         Ok(Err(Grant::AccountBusy))
     }
 
-    fn next_destination(&mut self, queue: &impl FairQueue, rows: AccountRows) -> Result<Option<Destination>> {
+    fn next_destination(
+        &mut self,
+        queue: &impl FairQueue,
+        rows: AccountRows,
+    ) -> Result<Option<Destination>> {
         if self.tried < MAX_TRIED {
             self.tried += 1;
-            if let Some(destination) = self.untried.next(|from| queue.next_destination(rows, from))? {
-                return Ok(Some(Destination { destination, last_key: i64::MIN, keys: VecDeque::new() }));
+            if let Some(destination) =
+                self.untried.next(|from| queue.next_destination(rows, from))?
+            {
+                return Ok(Some(Destination {
+                    destination,
+                    last_key: i64::MIN,
+                    keys: VecDeque::new(),
+                }));
             }
         }
         Ok(self.served.pop_front())
@@ -251,8 +267,14 @@ mod tests {
 
     #[test]
     fn a_lower_priority_waits_until_no_row_of_the_higher_one_may_be_sent() {
-        let queue =
-            queue([(1, 1, 7, 1), (1, 1, 7, 2), (1, 0, 8, 3), (1, 0, 8, 4), (1, 0, 9, 5), (2, 1, 7, 6)]);
+        let queue = queue([
+            (1, 1, 7, 1),
+            (1, 1, 7, 2),
+            (1, 0, 8, 3),
+            (1, 0, 8, 4),
+            (1, 0, 9, 5),
+            (2, 1, 7, 6),
+        ]);
         let granted = |_, to| Ok(if to == 9 { Grant::DestinationBusy } else { Grant::Granted });
         let taken = take(&queue, &mut Rotation::default(), granted).unwrap();
         assert_eq!(keys(&taken), [3, 6, 4, 1, 2]);

@@ -73,7 +73,10 @@ impl Store {
         Self::open_with(path, CommitListeners { wake, events: None })
     }
 
-    pub fn open_with(path: &Path, listeners: CommitListeners) -> std::result::Result<Self, OpenError> {
+    pub fn open_with(
+        path: &Path,
+        listeners: CommitListeners,
+    ) -> std::result::Result<Self, OpenError> {
         let version = open::check(path)?;
         let lock = ServerLock::acquire(path)?;
         check::check_pages(path)?;
@@ -177,7 +180,8 @@ impl Store {
     /// On the calling thread. For the engine, which must not wait behind the lists of callers.
     pub fn read_blocking<T>(&self, job: impl FnOnce(&ReadTx<'_>) -> Result<T>) -> Result<T> {
         let connection = self.inline.get().map_err(Error::from);
-        self.corruption.observe(connection.and_then(|connection| transactions::read(&connection, job)))
+        self.corruption
+            .observe(connection.and_then(|connection| transactions::read(&connection, job)))
     }
 
     /// A few rows by key, on the calling thread if a connection is free: another thread takes several times as long.

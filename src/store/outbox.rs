@@ -80,9 +80,11 @@ const RELEASE_UNSENT: &str = "UPDATE outbox SET due_at = NULL
   WHERE user_key = ?1 AND kind = ?2 AND id = ?3 AND due_at IS NOT NULL AND attempts = 0";
 const COUNT_WAITING: &str =
     "SELECT count(*) FROM (SELECT 1 FROM outbox WHERE user_key = ?1 AND kind = ?2 LIMIT ?3 + 0)";
-const INCREMENT_DROPPED: &str = "INSERT INTO outbox_overflow (user_key, kind, dropped) VALUES (?1, ?2, 1)
+const INCREMENT_DROPPED: &str =
+    "INSERT INTO outbox_overflow (user_key, kind, dropped) VALUES (?1, ?2, 1)
     ON CONFLICT DO UPDATE SET dropped = dropped + 1 RETURNING dropped";
-const END_BACKLOG: &str = "DELETE FROM outbox_overflow WHERE user_key = ?1 AND kind = ?2 RETURNING dropped";
+const END_BACKLOG: &str =
+    "DELETE FROM outbox_overflow WHERE user_key = ?1 AND kind = ?2 RETURNING dropped";
 const USER_ID: &str = "SELECT id FROM users WHERE key = ?1";
 const NEXT_DUE: &str = "SELECT due_at FROM outbox WHERE due_at IS NOT NULL ORDER BY due_at LIMIT 1";
 const PROMOTE: &str = "UPDATE outbox SET due_at = NULL
@@ -96,8 +98,7 @@ const NEXT_DESTINATION: &str = "SELECT destination_hash FROM outbox
     WHERE due_at IS NULL AND user_key = ?1 AND destination_hash >= ?2 ORDER BY destination_hash LIMIT 1";
 const READY_POSTS: &str = "SELECT key FROM outbox
     WHERE due_at IS NULL AND user_key = ?1 AND destination_hash = ?2 AND key > ?3 ORDER BY key LIMIT ?4 + 0";
-const READY_MAILS: &str =
-    "SELECT key FROM outbox WHERE due_at IS NULL AND destination_hash IS NULL ORDER BY key LIMIT ?1 + 0";
+const READY_MAILS: &str = "SELECT key FROM outbox WHERE due_at IS NULL AND destination_hash IS NULL ORDER BY key LIMIT ?1 + 0";
 const FIND: &str = concat!(
     "SELECT ",
     columns!(),
@@ -147,7 +148,11 @@ pub fn postpone_unsent(
     tx.run(POSTPONE_UNSENT, params![user_key, kind.as_str(), id, body, millis(due_at)])
 }
 
-pub fn release_unsent(tx: &WriteTx<'_>, user_key: i64, (kind, id): (NotificationKind, &str)) -> Result<()> {
+pub fn release_unsent(
+    tx: &WriteTx<'_>,
+    user_key: i64,
+    (kind, id): (NotificationKind, &str),
+) -> Result<()> {
     tx.run(RELEASE_UNSENT, params![user_key, kind.as_str(), id])?;
     tx.wake(WakeSet { notifications: true, ..WakeSet::default() });
     Ok(())
@@ -204,7 +209,12 @@ pub fn delete_waiting(tx: &WriteTx<'_>, user_key: i64) -> Result<()> {
     tx.run(DELETE_WAITING, [user_key])
 }
 
-pub fn count_waiting(read: &ReadTx<'_>, user_key: i64, kind: NotificationKind, limit: u32) -> Result<u32> {
+pub fn count_waiting(
+    read: &ReadTx<'_>,
+    user_key: i64,
+    kind: NotificationKind,
+    limit: u32,
+) -> Result<u32> {
     read.one(COUNT_WAITING, params![user_key, kind.as_str(), limit])
 }
 
@@ -237,9 +247,16 @@ impl FairQueue for PostQueue<'_, '_> {
         self.read.find(NEXT_DESTINATION, params![rows.user_key, from])
     }
 
-    fn ready(&self, rows: AccountRows, destination: i64, after: i64, limit: usize) -> Result<VecDeque<i64>> {
+    fn ready(
+        &self,
+        rows: AccountRows,
+        destination: i64,
+        after: i64,
+        limit: usize,
+    ) -> Result<VecDeque<i64>> {
         let most = row_count(self.skipped.len() + limit);
-        let keys: Vec<i64> = self.read.all(READY_POSTS, params![rows.user_key, destination, after, most])?;
+        let keys: Vec<i64> =
+            self.read.all(READY_POSTS, params![rows.user_key, destination, after, most])?;
         Ok(keys.into_iter().filter(|key| !self.skipped.contains(key)).take(limit).collect())
     }
 }
@@ -283,13 +300,13 @@ const INCREMENT_STREAK: &str =
 const ANNOUNCE_STREAK: &str = "UPDATE consecutive_failures SET is_announced = 1 WHERE cue_key = ?1";
 const MAIL_TIME: &str = "SELECT created_at FROM failure_mails
     WHERE user_key = ?1 ORDER BY created_at DESC, key DESC LIMIT 1 OFFSET ?2";
-const SUPPRESSED_MAILS: &str =
-    "SELECT suppressed FROM failure_mails WHERE user_key = ?1 ORDER BY created_at DESC, key DESC LIMIT 1";
+const SUPPRESSED_MAILS: &str = "SELECT suppressed FROM failure_mails WHERE user_key = ?1 ORDER BY created_at DESC, key DESC LIMIT 1";
 const INCREMENT_SUPPRESSED: &str = "UPDATE failure_mails SET suppressed = suppressed + 1
     WHERE key = (SELECT key FROM failure_mails WHERE user_key = ?1 ORDER BY created_at DESC, key DESC LIMIT 1)
     RETURNING suppressed";
 const DELETE_MAILS: &str = "DELETE FROM failure_mails WHERE user_key = ?1 AND created_at <= ?2";
-const INSERT_MAIL: &str = "INSERT INTO failure_mails (user_key, created_at, suppressed) VALUES (?1, ?2, ?3)";
+const INSERT_MAIL: &str =
+    "INSERT INTO failure_mails (user_key, created_at, suppressed) VALUES (?1, ?2, ?3)";
 
 pub fn find_failed(read: &ReadTx<'_>, key: i64) -> Result<Option<FailedExecution>> {
     read.find(FIND_FAILED, [key])
@@ -311,7 +328,12 @@ pub fn delete_streak(tx: &WriteTx<'_>, cue_key: i64) -> Result<Option<Streak>> {
 }
 
 /// `key` is the execution that has failed.
-pub fn increment_streak(tx: &WriteTx<'_>, cue_key: i64, key: i64, now: Timestamp) -> Result<Streak> {
+pub fn increment_streak(
+    tx: &WriteTx<'_>,
+    cue_key: i64,
+    key: i64,
+    now: Timestamp,
+) -> Result<Streak> {
     tx.one(INCREMENT_STREAK, params![cue_key, millis(now), key])
 }
 

@@ -76,10 +76,13 @@ pub fn cue_series(read: &ReadTx<'_>, cue_key: i64, grid: &Grid) -> Result<(Vec<F
     let length = (end - first) / i64::try_from(grid.len()).unwrap_or(i64::MAX).max(1);
     let words = [CANCELLED, NOT_CLAIMED, ACCOUNT_DISABLED, KEYS_REVOKED];
     let [cancelled, unclaimed, disabled, revoked] = words;
-    let bounds = params![cue_key, MAX_COUNTED, first, end, length, cancelled, unclaimed, disabled, revoked];
+    let bounds =
+        params![cue_key, MAX_COUNTED, first, end, length, cancelled, unclaimed, disabled, revoked];
     let mut counted: Vec<(i64, Figures)> = read.all(ENDED, bounds)?;
-    let missed: Vec<(i64, i64)> = read.all(CUE_MISSED, [cue_key, MAX_INTERVALS, first, end, length])?;
-    let missed = missed.into_iter().map(|(place, missed)| (place, Figures { missed, ..Figures::default() }));
+    let missed: Vec<(i64, i64)> =
+        read.all(CUE_MISSED, [cue_key, MAX_INTERVALS, first, end, length])?;
+    let missed =
+        missed.into_iter().map(|(place, missed)| (place, Figures { missed, ..Figures::default() }));
     counted.extend(missed);
     for (place, figures) in counted {
         if let Some(place) = usize::try_from(place).ok().and_then(|place| series.get_mut(place)) {
@@ -300,7 +303,8 @@ pub fn overview(read: &ReadTx<'_>, user_key: i64, now: Timestamp) -> Result<Over
 }
 
 fn failing(read: &ReadTx<'_>, user_key: i64) -> Result<Vec<FailingCue>> {
-    let cues: Vec<(i64, String, String, i64)> = read.all(FAILING, params![user_key, MAX_FAILING])?;
+    let cues: Vec<(i64, String, String, i64)> =
+        read.all(FAILING, params![user_key, MAX_FAILING])?;
     let with_last = cues.into_iter().map(|(key, cue_id, name, streak)| {
         let last = read.find(LAST_FAILED, params![key, MAX_NEWEST, CANCELLED])?;
         Ok(FailingCue { cue_id, name, streak, last })

@@ -39,7 +39,8 @@ pub fn plan(sql: &str) -> Vec<String> {
     let connection = memory_database();
     let mut explain = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
     let nulls = vec![Null; explain.parameter_count()];
-    let steps = explain.query_map(rusqlite::params_from_iter(nulls), |row| row.get("detail")).unwrap();
+    let steps =
+        explain.query_map(rusqlite::params_from_iter(nulls), |row| row.get("detail")).unwrap();
     steps.map(Result::unwrap).collect()
 }
 
@@ -52,7 +53,8 @@ pub fn assert_plans(plans: &[(&str, &str)]) {
             let is_indexed = !step.starts_with("SCAN ") || step.contains(" INDEX ");
             let is_in_memory = step.contains("CONSTANT ROW") || step.contains("(subquery");
             let is_fine = is_indexed && !step.contains("TEMP B-TREE");
-            let is_expected = || plans.iter().any(|(other, part)| other == sql && step.contains(part));
+            let is_expected =
+                || plans.iter().any(|(other, part)| other == sql && step.contains(part));
             assert!(is_fine || is_in_memory || is_expected(), "{sql}: {step}");
         }
     }
@@ -70,7 +72,8 @@ pub(in crate::store) use plan_test;
 
 /// The words that a table permits in a column.
 fn permitted_words(table: &str, column: &str) -> Vec<String> {
-    let after = |text: &'static str, start: &str| text.split_once(start).map(|(_, rest)| rest).unwrap();
+    let after =
+        |text: &'static str, start: &str| text.split_once(start).map(|(_, rest)| rest).unwrap();
     let columns = after(SCHEMA, &format!("CREATE TABLE {table} ("));
     let words = after(columns, &format!("CHECK ({column} IN (")).split_once(')').unwrap().0;
     words.split(',').map(|word| word.trim().trim_matches('\'').to_owned()).collect()

@@ -29,7 +29,11 @@ pub struct Api<'a> {
 impl Api<'_> {
     /// Claims an execution, or without an id the next one of a task. `None` if another worker was faster, or none
     /// waits.
-    pub fn claim(&self, id: Option<&str>, task: Option<&str>) -> Result<Option<Claim>, ClientError> {
+    pub fn claim(
+        &self,
+        id: Option<&str>,
+        task: Option<&str>,
+    ) -> Result<Option<Claim>, ClientError> {
         let task = task.filter(|_| id.is_none()).map(str::to_owned);
         let body = json!(ClaimRequest { worker_id: Some(self.claimant.to_owned()), task });
         let path = id.map_or("/v1/executions/claim".to_owned(), |id| execution(id, "claim"));
@@ -55,23 +59,28 @@ impl Api<'_> {
             .query("wait", wait.to_string())
             .timeout(Duration::from_secs(wait) + POLL_MARGIN);
         // A worker whose polls do not wait ends soon. It must not end at the first fault.
-        let answer = if wait == 0 { self.client.send(&request) } else { self.client.send_once(&request) };
+        let answer =
+            if wait == 0 { self.client.send(&request) } else { self.client.send_once(&request) };
         Ok(answer?.value()?["executions"][0]["execution_id"].as_str().map(str::to_owned))
     }
 
     pub fn beat(&self, heartbeat: &Heartbeat) -> Result<(), ClientError> {
-        let request =
-            ApiRequest::post("/v1/worker/heartbeat").json(json!(heartbeat)).timeout(HEARTBEAT_TIMEOUT);
+        let request = ApiRequest::post("/v1/worker/heartbeat")
+            .json(json!(heartbeat))
+            .timeout(HEARTBEAT_TIMEOUT);
         self.client.send_once(&request).map(drop)
     }
 
     /// Extends the lease of an execution. Returns `false` if it is no longer this worker's.
     pub fn extend_lease(&self, id: &str) -> Result<bool, ClientError> {
-        let request = ApiRequest::post(execution(id, "heartbeat")).header("x-worker-id", self.claimant);
+        let request =
+            ApiRequest::post(execution(id, "heartbeat")).header("x-worker-id", self.claimant);
         match self.client.send_once(&request.timeout(HEARTBEAT_TIMEOUT)) {
             Ok(_) => Ok(true),
             Err(error) if error.status() == Some(409) => Ok(false),
-            Err(error) if matches!(error.code(), "not_execution_owner" | "execution_not_found") => Ok(false),
+            Err(error) if matches!(error.code(), "not_execution_owner" | "execution_not_found") => {
+                Ok(false)
+            }
             Err(error) => Err(error),
         }
     }

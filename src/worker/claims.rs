@@ -107,13 +107,16 @@ pub fn beat(worker: &Shared) {
             announce(worker);
         }
         let (runs, changes) = worker.runs();
-        let intervals = runs.iter().map(|run| worker.settings.lease_interval(run.claim.lease_seconds));
+        let intervals =
+            runs.iter().map(|run| worker.settings.lease_interval(run.claim.lease_seconds));
         let interval = intervals.min().unwrap_or(Duration::MAX);
         extend_at = extend_at.min(now.saturating_add(interval));
         if now >= extend_at {
             // The command of a run may have ended during the requests for the runs before it.
-            let failed = runs.iter().filter(|run| run.needs_lease() && !extend_lease(worker, run)).count();
-            extend_at = now.saturating_add(if failed > 0 { interval.min(MAX_WAIT) } else { interval });
+            let failed =
+                runs.iter().filter(|run| run.needs_lease() && !extend_lease(worker, run)).count();
+            extend_at =
+                now.saturating_add(if failed > 0 { interval.min(MAX_WAIT) } else { interval });
         }
         worker.wait_for_change(changes, beat_at.min(extend_at).min(now + MAX_WAIT));
     }
@@ -136,7 +139,10 @@ fn extend_lease(worker: &Shared, run: &Run) -> bool {
         // Its outcome may have been reported since.
         Ok(is_extended) if is_extended || !run.needs_lease() => {}
         Ok(_) => {
-            tracing::warn!(execution_id = id, "the execution is no longer this worker's; ending the command");
+            tracing::warn!(
+                execution_id = id,
+                "the execution is no longer this worker's; ending the command"
+            );
             run.end(Cause::Lost, false);
         }
         Err(error) => {

@@ -86,7 +86,8 @@ impl Worker {
         let is_draining = shared.settings.mode == Mode::Drain;
         let claimers = if is_draining { 1 } else { tasks.min(MAX_CLAIMERS) };
         for first in 0..claimers {
-            let (claiming, places) = (Arc::clone(&shared), (first..tasks).step_by(claimers).collect());
+            let (claiming, places) =
+                (Arc::clone(&shared), (first..tasks).step_by(claimers).collect());
             start("claimer", move || claims::run(&claiming, places))?;
         }
         Ok(shared.wait_for_end())

@@ -8,8 +8,8 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use crate::domain::execution::outcome::{
-    ARTIFACTS, MAX_ARTIFACTS, MAX_METADATA_BYTES, RESULT_URL, TEXTS, first_bad_artifact_url, is_storable_url,
-    is_too_long_as_artifacts, storable,
+    ARTIFACTS, MAX_ARTIFACTS, MAX_METADATA_BYTES, RESULT_URL, TEXTS, first_bad_artifact_url,
+    is_storable_url, is_too_long_as_artifacts, storable,
 };
 use crate::domain::json::{self, JsonObject, JsonStr, JsonText, merged};
 
@@ -30,11 +30,17 @@ pub struct Report {
 impl Report {
     /// The report of a run that ended with this failure or none. A failure wins over the success of the other source:
     /// of the exit code or the file.
-    pub fn new(exit_failure: Option<String>, stdout: &str, stderr: &str, file: &OutcomeFile) -> Self {
+    pub fn new(
+        exit_failure: Option<String>,
+        stdout: &str,
+        stderr: &str,
+        file: &OutcomeFile,
+    ) -> Self {
         let says_failure =
             || (file.success == Some(false)).then(|| "the outcome file says failure".to_owned());
         let failure = exit_failure.clone().or_else(says_failure);
-        let mut entries: Vec<(&str, JsonText)> = vec![("success", (&json!(failure.is_none())).into())];
+        let mut entries: Vec<(&str, JsonText)> =
+            vec![("success", (&json!(failure.is_none())).into())];
         let evidence = file.fields.iter().filter(|(name, _)| !matches!(*name, "result" | "error"));
         entries.extend(evidence.cloned());
         match &failure {
@@ -46,14 +52,18 @@ impl Report {
             Some(failure) => {
                 // The file's error, else the end of standard error, else that of standard output; then the reason. Of an
                 // output the last line is the first: messages show the beginning.
-                let of_file = file.field("error").and_then(|error| error.get().as_text().map(String::from));
+                let of_file =
+                    file.field("error").and_then(|error| error.get().as_text().map(String::from));
                 let error = match (exit_failure, of_file) {
                     (None, Some(error)) => error,
                     (_, of_file) => {
                         let output = [stderr, stdout].into_iter().map(last_line_first);
                         let mut said = of_file.into_iter().chain(output);
                         let said = said.find(|said| !said.trim().is_empty());
-                        said.map_or_else(|| failure.clone(), |said| format!("{}\n{failure}", said.trim_end()))
+                        said.map_or_else(
+                            || failure.clone(),
+                            |said| format!("{}\n{failure}", said.trim_end()),
+                        )
                     }
                 };
                 entries.push(("error", text(&error)));
@@ -134,16 +144,18 @@ impl OutcomeFile {
 
     /// Adds a field. Returns `false` if it cannot be reported.
     fn take(&mut self, name: &str, value: JsonStr<'_>) -> bool {
-        let known = TEXTS.into_iter().chain(["result", "error", ARTIFACTS]).find(|field| *field == name);
+        let known =
+            TEXTS.into_iter().chain(["result", "error", ARTIFACTS]).find(|field| *field == name);
         let is_valid = match name {
             "success" => value.as_bool().is_some(),
             "metadata" => {
-                value.entries().is_some() && JsonText::from(value).as_str().len() <= MAX_METADATA_BYTES
+                value.entries().is_some()
+                    && JsonText::from(value).as_str().len() <= MAX_METADATA_BYTES
             }
             ARTIFACTS => are_artifacts(value),
-            RESULT_URL => {
-                value.as_text().is_some_and(|text| storable(&text).is_some() && is_storable_url(&text))
-            }
+            RESULT_URL => value
+                .as_text()
+                .is_some_and(|text| storable(&text).is_some() && is_storable_url(&text)),
             _ => known.is_some() && value.as_text().is_some_and(|text| storable(&text).is_some()),
         };
         match name {
@@ -216,7 +228,13 @@ mod tests {
                 json!({"error": "Boom: b\nTrace:\n  a\nexit code 1"}),
             ),
             ("worker stopped", "", "", "", json!({"error": "worker stopped"})),
-            ("exit code 1", "o\n", "", succeeds, json!({"error": "o\nexit code 1", "external_id": "x"})),
+            (
+                "exit code 1",
+                "o\n",
+                "",
+                succeeds,
+                json!({"error": "o\nexit code 1", "external_id": "x"}),
+            ),
             ("", "o", "e", fails, json!({"error": "no disk"})),
             ("exit code 9", "o", "e", fails, json!({"error": "no disk\nexit code 9"})),
             ("", "o", "", says_failure, json!({"error": "o\nthe outcome file says failure"})),

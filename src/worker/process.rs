@@ -159,7 +159,9 @@ fn supervise(
             Some(status) if (is_killed || !is_ending) && (!is_open || now >= drained_at) => {
                 return Ok((status, cause));
             }
-            _ if is_open => is_open = outputs.recv_timeout(MAX_TICK) == Err(RecvTimeoutError::Timeout),
+            _ if is_open => {
+                is_open = outputs.recv_timeout(MAX_TICK) == Err(RecvTimeoutError::Timeout)
+            }
             _ => {
                 clock.sleep(tick);
                 tick = MAX_TICK.min(tick * 2);
@@ -225,14 +227,15 @@ mod tests {
 
     #[test]
     fn a_command_is_terminated_then_killed_with_its_group_and_what_it_leaves_by_itself_stays() {
-        let (now, soon, never) = (Duration::ZERO, Duration::from_millis(100), Duration::from_secs(3600));
+        let (now, soon, never) =
+            (Duration::ZERO, Duration::from_millis(100), Duration::from_secs(3600));
         let policy = |timeout, kill_after, drain| TerminationPolicy { timeout, kill_after, drain };
-        let stop = |is_urgent| EndRequest { cause: Some(Cause::Stopped), is_urgent, has_ended: false };
+        let stop =
+            |is_urgent| EndRequest { cause: Some(Cause::Stopped), is_urgent, has_ended: false };
         let none = EndRequest::default();
         let stubborn = "trap '' TERM; touch $READY; while :; do sleep 0.01; done";
         // Its child holds the output.
-        let stubborn_child =
-            "trap 'exit 0' TERM; (trap '' TERM; touch $READY; exec sleep 600) & while :; do wait; done";
+        let stubborn_child = "trap 'exit 0' TERM; (trap '' TERM; touch $READY; exec sleep 600) & while :; do wait; done";
         let (killed, ended) = ("signal: 9 (SIGKILL)", "exit status: 0");
         let timed_out = Some(Cause::TimedOut);
         for (script, policy, end, status, cause) in [

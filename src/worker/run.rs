@@ -66,7 +66,8 @@ pub fn execute(worker: &Shared, run: &Arc<Run>) {
             return worker.end(run, Some("the claim was lost".to_owned()), true);
         }
         Err(error) => {
-            let message = "the machine cannot run a command: another worker can run it after the lease";
+            let message =
+                "the machine cannot run a command: another worker can run it after the lease";
             tracing::error!(execution_id = id, task = name, %error, message);
             worker.give_up(None);
             return worker.end(run, Some(format!("the command was not started: {error}")), false);
@@ -74,7 +75,9 @@ pub fn execute(worker: &Shared, run: &Arc<Run>) {
     };
     match &report.failure {
         None => tracing::info!(execution_id = id, task = name, duration_ms, "run succeeded"),
-        Some(reason) => tracing::warn!(execution_id = id, task = name, duration_ms, reason, "run failed"),
+        Some(reason) => {
+            tracing::warn!(execution_id = id, task = name, duration_ms, reason, "run failed")
+        }
     }
     let is_reported = deliver(worker, id, &report, end);
     worker.end(run, report.failure, is_reported);
@@ -94,13 +97,16 @@ fn attempt(worker: &Shared, run: &Run, name: &str) -> io::Result<Option<Report>>
             let file = OutcomeFile::read(&file);
             Ok(Some(Report::new(failure(&exit, task.timeout), &exit.stdout, &exit.stderr, &file)))
         }
-        Err(error) if Errno::from_io_error(&error).is_some_and(|errno| SHORTAGES.contains(&errno)) => {
+        Err(error)
+            if Errno::from_io_error(&error).is_some_and(|errno| SHORTAGES.contains(&errno)) =>
+        {
             Err(error)
         }
         Err(error) => {
             // The system has the same error for a missing folder as for a missing program.
             let program = command.get_program().display();
-            let fault = task.folder_fault().unwrap_or_else(|| format!("cannot run {program}: {error}"));
+            let fault =
+                task.folder_fault().unwrap_or_else(|| format!("cannot run {program}: {error}"));
             Ok(Some(Report::new(Some(fault), "", "", &OutcomeFile::default())))
         }
     }
@@ -108,12 +114,17 @@ fn attempt(worker: &Shared, run: &Run, name: &str) -> io::Result<Option<Report>>
 
 /// Creates an empty outcome file that only this user can read. It is removed on drop.
 pub fn outcome_file() -> io::Result<TempPath> {
-    Ok(tempfile::Builder::new().prefix("cued-outcome-").suffix(".json").tempfile()?.into_temp_path())
+    Ok(tempfile::Builder::new()
+        .prefix("cued-outcome-")
+        .suffix(".json")
+        .tempfile()?
+        .into_temp_path())
 }
 
 /// The variables of a command have the names of the published worker too, so that its handlers run unchanged.
 fn command(worker: &Shared, run: &Run, name: &str, outcome: &Path) -> Command {
-    let (task, claim, connection) = (worker.task(run.place), &run.claim, worker.client.connection());
+    let (task, claim, connection) =
+        (worker.task(run.place), &run.claim, worker.client.connection());
     let mut words = task.command.iter();
     let mut command = Command::new(words.next().map(OsString::as_os_str).unwrap_or_default());
     command.args(words);
@@ -157,7 +168,8 @@ fn failure(exit: &ProcessExit, timeout: Duration) -> Option<String> {
         (None, None) => {
             // The standard library knows the names: `signal: 9 (SIGKILL)`.
             let text = exit.status.to_string();
-            let name = text.split(['(', ')']).find(|part| part.starts_with("SIG")).map(str::to_owned);
+            let name =
+                text.split(['(', ')']).find(|part| part.starts_with("SIG")).map(str::to_owned);
             let number = exit.status.signal().unwrap_or_default();
             Some(format!("killed by {}", name.unwrap_or_else(|| format!("signal {number}"))))
         }
@@ -212,7 +224,11 @@ fn deliver(worker: &Shared, id: &str, report: &Report, ended_at: Duration) -> bo
         }
     }
     // From the log a person can send it.
-    tracing::error!(execution_id = id, report = report.body.as_str(), "the report was not recorded");
+    tracing::error!(
+        execution_id = id,
+        report = report.body.as_str(),
+        "the report was not recorded"
+    );
     false
 }
 

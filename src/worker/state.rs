@@ -43,10 +43,12 @@ impl Task {
         let program = self.command.first()?;
         if program.as_bytes().contains(&b'/') {
             let path = self.folder.as_deref().unwrap_or_else(|| Path::new("")).join(program);
-            return fault(&path, false).map(|fault| format!("cannot run {}: {fault}", path.display()));
+            return fault(&path, false)
+                .map(|fault| format!("cannot run {}: {fault}", path.display()));
         }
         let folders = std::env::var_os("PATH").unwrap_or_default();
-        let is_found = std::env::split_paths(&folders).any(|it| fault(&it.join(program), false).is_none());
+        let is_found =
+            std::env::split_paths(&folders).any(|it| fault(&it.join(program), false).is_none());
         (!is_found).then(|| format!("there is no program {} in PATH", program.display()))
     }
 }
@@ -58,7 +60,9 @@ fn fault(path: &Path, is_folder: bool) -> Option<String> {
         Ok(metadata) if metadata.is_dir() != is_folder => {
             Some(format!("it is not a {}", if is_folder { "folder" } else { "file" }))
         }
-        Ok(_) => access(path, Access::EXEC_OK).err().map(|error| io::Error::from(error).to_string()),
+        Ok(_) => {
+            access(path, Access::EXEC_OK).err().map(|error| io::Error::from(error).to_string())
+        }
     }
 }
 
@@ -229,7 +233,8 @@ impl Shared {
     /// nothing more is claimed: after a stop, and after the only run of [`Mode::Once`].
     pub fn wait_for_slot(&self, takes: bool) -> Option<()> {
         let mut state = self.state.lock();
-        while state.stop.is_none() && (self.settings.mode != Mode::Once || state.summary.runs == 0) {
+        while state.stop.is_none() && (self.settings.mode != Mode::Once || state.summary.runs == 0)
+        {
             let pause = state.resume_at.saturating_sub(self.now());
             if pause.is_zero() && state.claiming + state.runs.len() < self.settings.jobs {
                 state.claiming += usize::from(takes);

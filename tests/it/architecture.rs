@@ -46,15 +46,15 @@ const MAY_USE: [(&str, &[&str]); 24] = [
     (
         "engine",
         &[
-            "app", "clock", "cores", "domain", "error", "locks", "mail", "metrics", "panics", "service",
-            "store",
+            "app", "clock", "cores", "domain", "error", "locks", "mail", "metrics", "panics",
+            "service", "store",
         ],
     ),
     (
         "http",
         &[
-            "api", "app", "config", "domain", "error", "events", "locks", "logging", "metrics", "panics",
-            "service", "store",
+            "api", "app", "config", "domain", "error", "events", "locks", "logging", "metrics",
+            "panics", "service", "store",
         ],
     ),
     ("systemd", &[]),
@@ -67,7 +67,10 @@ const MAY_USE: [(&str, &[&str]); 24] = [
 const ONLY_IN: [(&str, &[&str]); 17] = [
     // What is written here has no characters that a terminal would execute. The others write texts of the program's
     // own.
-    ("stdout().lock()", &["cli/output/mod.rs", "cli/client/live_output.rs", "mail/mod.rs", "server.rs"]),
+    (
+        "stdout().lock()",
+        &["cli/output/mod.rs", "cli/client/live_output.rs", "mail/mod.rs", "server.rs"],
+    ),
     ("stderr().write", &["cli/printable.rs", "cli/error.rs", "logging.rs", "cli/mod.rs"]),
     ("(io::stderr(), ", &[]),
     ("PoisonError", &["locks.rs"]),
@@ -106,7 +109,10 @@ const NOWHERE: [&str; 10] = [
 fn modules_import_only_allowed_modules() {
     let sources = sources();
     for (module, allowed) in MAY_USE {
-        assert!(sources.iter().any(|source| source.module() == module), "there is no module {module}");
+        assert!(
+            sources.iter().any(|source| source.module() == module),
+            "there is no module {module}"
+        );
         for source in sources.iter().filter(|source| source.module() == module) {
             for used in used_modules(&source.code) {
                 assert!(used == module || allowed.contains(&used), "{} uses {used}", source.path);
@@ -134,7 +140,11 @@ fn imports_name_modules_from_the_crate_root() {
         let lines = source.code.lines().filter_map(|line| line.trim().strip_suffix(';'));
         let children = lines.filter_map(|line| line.rsplit_once("mod ")).map(|(_, name)| name);
         for child in children {
-            assert!(!source.code.contains(&format!("use {child}::")), "{} has `use {child}::`", source.path);
+            assert!(
+                !source.code.contains(&format!("use {child}::")),
+                "{} has `use {child}::`",
+                source.path
+            );
         }
     }
 }
@@ -160,7 +170,9 @@ fn no_siblings_of_a_folder_import_each_other_in_a_circle() {
     let tree = ModuleTree::new(&sources);
     let imports: Vec<(&str, &str)> = sources
         .iter()
-        .flat_map(|source| tree.imports(&source.code).into_iter().map(|used| (source.path.as_str(), used)))
+        .flat_map(|source| {
+            tree.imports(&source.code).into_iter().map(|used| (source.path.as_str(), used))
+        })
         .collect();
     let folders: BTreeSet<&str> = tree
         .files
@@ -175,7 +187,8 @@ fn no_siblings_of_a_folder_import_each_other_in_a_circle() {
                 let ends = (sibling(folder, user), sibling(folder, used));
                 matches!(ends, (Some(user), Some(used)) if user != used && members.contains(user) && members.contains(used))
             });
-            let between: Vec<String> = between.map(|(user, used)| format!("  {user} uses {used}")).collect();
+            let between: Vec<String> =
+                between.map(|(user, used)| format!("  {user} uses {used}")).collect();
             found.push(format!("{members:?} in src/{folder}:\n{}", between.join("\n")));
         }
     }
@@ -189,7 +202,9 @@ fn nothing_is_logged_inside_a_transaction() {
     let machinery = ["store/mod.rs", "store/db/", "store/maintenance/"];
     for source in sources() {
         let calls = source.code.matches("tracing::").count();
-        if source.module() == "store" && !machinery.iter().any(|place| source.path.starts_with(place)) {
+        if source.module() == "store"
+            && !machinery.iter().any(|place| source.path.starts_with(place))
+        {
             assert_eq!(calls, 0, "{} logs", source.path);
         }
         for function in functions(&source.code) {

@@ -27,7 +27,8 @@ const MAX_LENGTH: usize = 2048;
 /// Accepted inputs that are kept as further seeds.
 const MAX_KEPT: usize = 256;
 /// Bytes that end or begin something in most of the formats.
-const EDGES: &[u8] = b"\0\t\n\r \"%&'*+,-./0123456789:;<=>?@[\\]^_`{|}~\x7f\x80\xc3\xe2\xef\xf0\xff";
+const EDGES: &[u8] =
+    b"\0\t\n\r \"%&'*+,-./0123456789:;<=>?@[\\]^_`{|}~\x7f\x80\xc3\xe2\xef\xf0\xff";
 
 /// Inputs for one target: seeds that are changed at random, mostly by words of the target's dictionary.
 pub struct Mutator {
@@ -47,7 +48,11 @@ impl Mutator {
 
     /// The next input: a seed, or an input that was accepted before, with one to eight changes.
     pub fn next(&mut self) -> &[u8] {
-        let known = if self.kept.is_empty() || self.random.below(2) == 0 { &self.seeds } else { &self.kept };
+        let known = if self.kept.is_empty() || self.random.below(2) == 0 {
+            &self.seeds
+        } else {
+            &self.kept
+        };
         let seed = &known[self.random.index(known.len())];
         self.input.clear();
         self.input.extend_from_slice(seed);
@@ -136,7 +141,8 @@ pub fn budget(full: u64) -> u64 {
 pub fn report(target: &str, inputs: u64, accepted: u64, begun: Instant) {
     if is_full_run() {
         let rate = inputs as f64 / begun.elapsed().as_secs_f64();
-        let line = format!("fuzz {target}: {inputs} inputs, {accepted} accepted, {rate:.0} a second\n");
+        let line =
+            format!("fuzz {target}: {inputs} inputs, {accepted} accepted, {rate:.0} a second\n");
         io::stderr().write_all(line.as_bytes()).unwrap();
     }
 }
@@ -185,8 +191,10 @@ fn cron_expressions() {
         "@weekly",
         "@", "29 2", "30 2 *", "-1", "+1", "0x1", "ä", "\u{661}", "\u{a0}",
     ];
-    const FIELDS: [&str; 6] = ["minute", "hour", "day-of-month", "month", "day-of-week", "expression"];
-    let starts = [date(2026, 2, 28), date(2027, 12, 31), date(1969, 7, 20)].map(|day| day.at(23, 59, 30, 0));
+    const FIELDS: [&str; 6] =
+        ["minute", "hour", "day-of-month", "month", "day-of-week", "expression"];
+    let starts =
+        [date(2026, 2, 28), date(2027, 12, 31), date(1969, 7, 20)].map(|day| day.at(23, 59, 30, 0));
     let mut turn = 0;
     fuzz("cron", 2_500_000, Mutator::new("cron", SEEDS, WORDS), |input| {
         let text = String::from_utf8_lossy(input);
@@ -251,11 +259,18 @@ fn schedules_in_words() {
                 // The API takes what was understood.
                 match &schedule.rule {
                     ScheduleRule::Recurring(cron) => assert!(CronExpr::parse(cron.text()).is_ok()),
-                    ScheduleRule::Every(every) => assert!(Interval::parse(every.text(), now).is_ok()),
-                    ScheduleRule::Once(at) => assert_eq!(parse_instant(&at.to_string(), &zone), Ok(*at)),
+                    ScheduleRule::Every(every) => {
+                        assert!(Interval::parse(every.text(), now).is_ok())
+                    }
+                    ScheduleRule::Once(at) => {
+                        assert_eq!(parse_instant(&at.to_string(), &zone), Ok(*at))
+                    }
                 }
                 let note = local.and_then(|local| schedule.skipped_note(&local));
-                assert!(!schedule.describe().is_empty() && note.is_none_or(|note| note.starts_with("gap: ")));
+                assert!(
+                    !schedule.describe().is_empty()
+                        && note.is_none_or(|note| note.starts_with("gap: "))
+                );
                 true
             }
         }
@@ -268,7 +283,11 @@ fn check_next(cron: &CronExpr, after: DateTime) {
     assert!(next > after && next.second() == 0, "{next} after {after}");
     // The count walks through the days in between.
     if next.year() <= after.year() + 1 {
-        assert_eq!((cron.last_civil(after, next), cron.count_civil(after, next)), (Some(next), 1), "{after}");
+        assert_eq!(
+            (cron.last_civil(after, next), cron.count_civil(after, next)),
+            (Some(next), 1),
+            "{after}"
+        );
     }
 }
 
@@ -327,7 +346,9 @@ fn query_strings() {
         "1e3", "0x1",
         "active", "pending,", "ä", "\u{feff}", "[]", "?", "#",
     ];
-    fuzz("query", 2_000_000, Mutator::new("query", SEEDS, WORDS), |input| read_query(&Query::decode(input)));
+    fuzz("query", 2_000_000, Mutator::new("query", SEEDS, WORDS), |input| {
+        read_query(&Query::decode(input))
+    });
 }
 
 /// Reads parameters of every type, within their bounds.
@@ -375,7 +396,11 @@ fn callback_urls() {
     fuzz("callback URL", 2_000_000, Mutator::new("callback URL", SEEDS, WORDS), |input| {
         let given = String::from_utf8_lossy(input);
         let Ok(target) = check_url(&given, &policy) else { return false };
-        assert_eq!(check_url(&target.url, &policy).as_ref(), Ok(&target), "the stored URL is its own form");
+        assert_eq!(
+            check_url(&target.url, &policy).as_ref(),
+            Ok(&target),
+            "the stored URL is its own form"
+        );
         check_target(&target, &policy);
         true
     });
@@ -386,7 +411,10 @@ fn check_target(target: &CallbackTarget, policy: &AddressPolicy) {
     let host = target.host.as_str();
     assert!(target.url.is_ascii() && target.url.len() <= MAX_URL && target.port > 0);
     assert!(
-        !host.is_empty() && host.len() <= 253 && host == host.to_ascii_lowercase() && !host.ends_with('.')
+        !host.is_empty()
+            && host.len() <= 253
+            && host == host.to_ascii_lowercase()
+            && !host.ends_with('.')
     );
     match host.parse::<IpAddr>() {
         Ok(address) => {
@@ -408,7 +436,10 @@ fn check_target(target: &CallbackTarget, policy: &AddressPolicy) {
     assert_eq!((port, uri.scheme_str() == Some("https")), (target.port, target.https));
     if host.parse::<IpAddr>().is_err() {
         let read = uri.host().unwrap();
-        assert!(read.strip_suffix('.').unwrap_or(read).eq_ignore_ascii_case(host), "{read} is not {host}");
+        assert!(
+            read.strip_suffix('.').unwrap_or(read).eq_ignore_ascii_case(host),
+            "{read} is not {host}"
+        );
     }
 }
 
@@ -427,14 +458,17 @@ fn signatures_of_payment_events() {
     let message = [TIME.as_bytes(), b".", BODY].concat();
     let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, SECRET.as_bytes()), &message);
     let genuine = hex::encode(tag.as_ref());
-    let (long, other) = (format!("t={TIME},v1={genuine},v0={genuine}"), format!("v1={genuine} , t={TIME}"));
+    let (long, other) =
+        (format!("t={TIME},v1={genuine},v0={genuine}"), format!("v1={genuine} , t={TIME}"));
     let seeds = [long.as_str(), other.as_str(), "t=1893456000,v1=00,v1=ff", "t=0"];
     let now = "2030-01-01T00:00:00Z".parse().unwrap();
     fuzz("signature", 2_000_000, Mutator::new("signature", &seeds, WORDS), |input| {
         let header = String::from_utf8_lossy(input);
         let accepted = billing::verify(Some(&header), BODY, SECRET, now).is_ok();
         // Nothing but the genuine tag at the genuine time.
-        assert!(!accepted || (header.to_ascii_lowercase().contains(&genuine) && header.contains(TIME)));
+        assert!(
+            !accepted || (header.to_ascii_lowercase().contains(&genuine) && header.contains(TIME))
+        );
         accepted
     });
 }
@@ -474,7 +508,8 @@ fn http_heads() {
     let fixture = Fixture::new();
     let server = HttpServer::start(Arc::clone(&fixture.app), ROUTES);
     let mut mutator = Mutator::new("HTTP head", SEEDS, WORDS);
-    let (begun, inputs, mut answers) = (Instant::now(), budget(INPUTS).next_multiple_of(PIPELINED), 0);
+    let (begun, inputs, mut answers) =
+        (Instant::now(), budget(INPUTS).next_multiple_of(PIPELINED), 0);
     for number in 0..inputs / PIPELINED {
         let mut sent = Vec::new();
         for _ in 0..PIPELINED {
@@ -486,9 +521,15 @@ fn http_heads() {
             }
         }
         let reply = exchange(server.addr, &sent);
-        let is_http =
-            reply.is_empty() || reply.starts_with(b"HTTP/1.") || sent.starts_with(b"PRI * HTTP/2.0");
-        assert!(is_http, "connection {number}: {} got {}", sent.escape_ascii(), reply.escape_ascii());
+        let is_http = reply.is_empty()
+            || reply.starts_with(b"HTTP/1.")
+            || sent.starts_with(b"PRI * HTTP/2.0");
+        assert!(
+            is_http,
+            "connection {number}: {} got {}",
+            sent.escape_ascii(),
+            reply.escape_ascii()
+        );
         let head = b"HTTP/1.";
         answers += reply.windows(head.len()).filter(|part| part == head).count() as u64;
         let fault = b"HTTP/1.1 500";

@@ -45,7 +45,9 @@ fn a_target_that_is_unknown_is_refused_with_those_that_are_known() {
         "armv7-unknown-linux-gnueabihf",
         "x86_64-unknown-linux-static",
     ];
-    known.iter().for_each(|name| assert!(said(&output).contains(name), "{name}: {}", said(&output)));
+    known
+        .iter()
+        .for_each(|name| assert!(said(&output).contains(name), "{name}: {}", said(&output)));
 }
 
 #[test]
@@ -67,7 +69,11 @@ fn a_release_without_a_tool_is_refused_before_anything_is_built() {
         .output()
         .unwrap();
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
-    assert!(said(&output).contains("rpmbuild is missing: apt-get install rpm"), "{}", said(&output));
+    assert!(
+        said(&output).contains("rpmbuild is missing: apt-get install rpm"),
+        "{}",
+        said(&output)
+    );
 }
 
 #[test]
@@ -80,7 +86,8 @@ fn a_tag_that_differs_from_the_manifest_is_refused() {
     let other = run("release-notes.sh", &["v99.0.0"], &[]);
     assert_eq!(other.status.code(), Some(1), "{}", said(&other));
     assert!(
-        said(&other).contains(&format!("the tag is v99.0.0 and the manifest has version {version}")),
+        said(&other)
+            .contains(&format!("the tag is v99.0.0 and the manifest has version {version}")),
         "{}",
         said(&other)
     );
@@ -88,11 +95,15 @@ fn a_tag_that_differs_from_the_manifest_is_refused() {
 
 #[test]
 fn the_list_of_components_is_the_same_each_time_and_leaves_out_tests() {
-    let [first, second] = [(); 2].map(|()| run("build/sbom.py", &[], &[("SOURCE_DATE_EPOCH", "1700000000")]));
+    let [first, second] =
+        [(); 2].map(|()| run("build/sbom.py", &[], &[("SOURCE_DATE_EPOCH", "1700000000")]));
     assert!(first.status.success(), "{}", said(&first));
     assert_eq!(said(&first), said(&second));
     let list: Value = serde_json::from_slice(&first.stdout).unwrap();
-    assert_eq!((list["bomFormat"].as_str(), list["specVersion"].as_str()), (Some("CycloneDX"), Some("1.5")));
+    assert_eq!(
+        (list["bomFormat"].as_str(), list["specVersion"].as_str()),
+        (Some("CycloneDX"), Some("1.5"))
+    );
     assert_eq!(list["metadata"]["timestamp"], "2023-11-14T22:13:20Z");
     let components = list["components"].as_array().unwrap();
     let named = |name: &str| components.iter().find(|component| component["name"] == name);
@@ -108,12 +119,14 @@ fn the_workflows_are_short_and_call_scripts_that_exist() {
     for workflow in ["release.yml", "ci.yml"] {
         let text = text(&format!(".github/workflows/{workflow}"));
         assert!(text.lines().count() <= 60, "{workflow} has {} lines", text.lines().count());
-        let words = text.split_whitespace().filter(|word| word.starts_with(SCRIPTS) || *word == ".ci/run");
+        let words =
+            text.split_whitespace().filter(|word| word.starts_with(SCRIPTS) || *word == ".ci/run");
         let called: Vec<&str> = words.collect();
         assert!(!called.is_empty(), "{workflow} calls nothing");
         for script in called.into_iter().filter(|word| !word.ends_with(',')) {
             let script = path(script);
-            let mode = fs::metadata(&script).unwrap_or_else(|error| panic!("{}: {error}", script.display()));
+            let mode = fs::metadata(&script)
+                .unwrap_or_else(|error| panic!("{}: {error}", script.display()));
             assert!(mode.permissions().mode() & 0o111 != 0, "{} cannot be run", script.display());
         }
     }
@@ -133,8 +146,10 @@ fn the_gate_repeats_a_failed_test_once_and_fails_for_all_else() {
     let list = "error: 1 target failed:\n    `--test it`\n";
     let flaky = failed(&["m::flaky", "flaky"], "FAILED. 3 passed; 2 failed; 1 ignored");
     let crash = "error: test failed, to rerun pass `--lib`\n\nCaused by:\n  process didn't exit successfully: `/x` (signal: 6)\n";
-    let doc =
-        format!("{flaky}{}", flaky.replace("test failed", "doctest failed").replace("--test it", "--doc"));
+    let doc = format!(
+        "{flaky}{}",
+        flaky.replace("test failed", "doctest failed").replace("--test it", "--doc")
+    );
     let two = |other: &str| format!("error: 2 targets failed:\n    `--test it`\n    `{other}`\n");
     let late = "\nCaused by:\n  process didn't exit successfully: `/x` (signal: 11)\n";
     for (name, output, passes) in [
@@ -144,7 +159,11 @@ fn the_gate_repeats_a_failed_test_once_and_fails_for_all_else() {
         ("a crash at the end", format!("{flaky}{late}{list}"), false),
         ("an example", format!("{doc}{}", two("--doc")), false),
         ("a list that is cut", format!("{}{list}", flaky.replace("2 failed", "3 failed")), false),
-        ("the build", "error: could not compile `cued` (lib) due to 1 previous error\n".to_owned(), false),
+        (
+            "the build",
+            "error: could not compile `cued` (lib) due to 1 previous error\n".to_owned(),
+            false,
+        ),
         ("a run that is cut", flaky.clone(), false),
     ] {
         let folder = tempfile::tempdir().unwrap();
@@ -155,7 +174,8 @@ fn the_gate_repeats_a_failed_test_once_and_fails_for_all_else() {
         fs::set_permissions(&cargo, fs::Permissions::from_mode(0o755)).unwrap();
         fs::write(folder.path().join("output"), &output).unwrap();
         let path = format!("{}:{}", folder.path().display(), env::var("PATH").unwrap());
-        let ran = Command::new(self::path(".ci/test")).arg(&found).env("PATH", path).output().unwrap();
+        let ran =
+            Command::new(self::path(".ci/test")).arg(&found).env("PATH", path).output().unwrap();
         assert_eq!(ran.status.code(), Some(if passes { 0 } else { 101 }), "{name}: {}", said(&ran));
         assert!(said(&ran).starts_with(&output), "{name}: {}", said(&ran));
         if passes {

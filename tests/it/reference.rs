@@ -11,7 +11,8 @@ use cued::http::routes::ROUTES;
 const REFERENCE: &str = include_str!("../../src/docs/reference.md");
 
 /// Files and folders that may cite the contract. Not all of them exist in every checkout.
-const CITING: [&str; 7] = ["src", "tests", "examples", "README.md", "schema.sql", "Cargo.toml", ".github"];
+const CITING: [&str; 7] =
+    ["src", "tests", "examples", "README.md", "schema.sql", "Cargo.toml", ".github"];
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -19,7 +20,8 @@ fn root() -> &'static Path {
 
 /// The numbers of all headings: `4` of `## 4. Cues`, `4.3` of `### 4.3 Schedule`.
 fn headings() -> BTreeSet<&'static str> {
-    let titles = REFERENCE.lines().filter_map(|line| line.strip_prefix("### ").or(line.strip_prefix("## ")));
+    let titles =
+        REFERENCE.lines().filter_map(|line| line.strip_prefix("### ").or(line.strip_prefix("## ")));
     titles.map(|title| title.split(' ').next().unwrap().trim_end_matches('.')).collect()
 }
 
@@ -54,7 +56,10 @@ fn below(places: &[&str]) -> Vec<(PathBuf, String)> {
     for place in places {
         files(&root().join(place), &mut found);
     }
-    found.into_iter().filter_map(|path| fs::read_to_string(&path).ok().map(|text| (path, text))).collect()
+    found
+        .into_iter()
+        .filter_map(|path| fs::read_to_string(&path).ok().map(|text| (path, text)))
+        .collect()
 }
 
 #[test]
@@ -87,7 +92,9 @@ fn every_receiver_in_python_queues_a_burst() {
 fn every_link_of_a_document_leads_to_a_file() {
     let documents = below(&["README.md", "src/docs", ".github"]);
     let mut faults = Vec::new();
-    for (path, text) in documents.iter().filter(|(path, _)| path.extension().is_some_and(|end| end == "md")) {
+    for (path, text) in
+        documents.iter().filter(|(path, _)| path.extension().is_some_and(|end| end == "md"))
+    {
         let targets = text.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next());
         let local = targets.filter(|target| !target.is_empty() && !target.contains("://"));
         let missing = local.filter(|target| !path.parent().unwrap().join(target).exists());
@@ -99,8 +106,10 @@ fn every_link_of_a_document_leads_to_a_file() {
 /// The endpoints of §2.12: a method and a path, or the end of a path after `…`.
 fn endpoints() -> Vec<(&'static str, &'static str)> {
     let (_, section) = REFERENCE.split_once("### 2.12 Endpoints").unwrap();
-    let table = section.split("\n## ").next().unwrap().lines().filter(|line| line.starts_with("| `"));
-    let cells = table.flat_map(|line| line.split('|')).map(str::trim).filter(|cell| cell.starts_with('`'));
+    let table =
+        section.split("\n## ").next().unwrap().lines().filter(|line| line.starts_with("| `"));
+    let cells =
+        table.flat_map(|line| line.split('|')).map(str::trim).filter(|cell| cell.starts_with('`'));
     let mut found = Vec::new();
     for cell in cells {
         // "`GET`, `POST /v1/auth/keys`": the path belongs to each of the methods.
@@ -132,6 +141,9 @@ fn the_endpoints_of_the_contract_are_the_routes() {
 
 #[test]
 fn citations_are_read_with_their_numbers() {
-    assert_eq!(cited("contract §4.3, §10 and §2.7. Also `contract §n`, RFC 5321 §4.5"), ["4.3", "10", "2.7"]);
+    assert_eq!(
+        cited("contract §4.3, §10 and §2.7. Also `contract §n`, RFC 5321 §4.5"),
+        ["4.3", "10", "2.7"]
+    );
     assert!(headings().contains("10") && headings().contains("4.14"));
 }

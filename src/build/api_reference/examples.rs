@@ -55,7 +55,12 @@ fn block(language: &str, code: &str) -> String {
     format!("```{language}\n{code}\n```\n\n")
 }
 
-fn request<'a>(schemas: &Schemas<'a>, method: &str, path: &str, operation: &'a Json) -> Request<'a> {
+fn request<'a>(
+    schemas: &Schemas<'a>,
+    method: &str,
+    path: &str,
+    operation: &'a Json,
+) -> Request<'a> {
     let parameters: Vec<&Json> =
         operation.get("parameters").list().iter().map(|it| schemas.resolved(it)).collect();
     let of = |place: &'static str| parameters.iter().filter(move |it| it.get("in").text() == place);
@@ -66,7 +71,8 @@ fn request<'a>(schemas: &Schemas<'a>, method: &str, path: &str, operation: &'a J
     }
     let query = of("query").map(|it| shown(it)).find(|(_, example)| !example.is_empty());
     let headers = of("header").map(|it| shown(it)).filter(|(name, _)| SHOWN_HEADERS.contains(name));
-    let content_type = (operation.get("operationId").text() == WITH_CONTENT_TYPE).then_some(CONTENT_TYPE);
+    let content_type =
+        (operation.get("operationId").text() == WITH_CONTENT_TYPE).then_some(CONTENT_TYPE);
     let content = operation.get("requestBody").get("content").fields().first();
     let responses = operation.get("responses").fields();
     let success = responses.iter().find(|(status, _)| status.starts_with('2'));
@@ -182,8 +188,12 @@ pub fn functions() -> String {
 
 fn python(request: &Request) -> String {
     let after = match request.answer {
-        Answer::File => format!("    open(\"{}\", \"wb\").write(response.read())", request.file_name()),
-        Answer::Stream => "    for line in response:\n        print(line.decode(), end=\"\")".to_owned(),
+        Answer::File => {
+            format!("    open(\"{}\", \"wb\").write(response.read())", request.file_name())
+        }
+        Answer::Stream => {
+            "    for line in response:\n        print(line.decode(), end=\"\")".to_owned()
+        }
         Answer::Nothing => return call(request, &PYTHON),
         Answer::Json | Answer::Html => return format!("print({})", call(request, &PYTHON)),
     };
@@ -207,7 +217,9 @@ fn javascript(request: &Request) -> String {
                            for await (const part of text) process.stdout.write(part);"
             .to_owned(),
         Answer::Nothing => return format!("await {};", call(request, &JSON)),
-        Answer::Json | Answer::Html => return format!("console.log(await {});", call(request, &JSON)),
+        Answer::Json | Answer::Html => {
+            return format!("console.log(await {});", call(request, &JSON));
+        }
     };
     format!(
         "const response = await fetch(process.env.CUED_URL + \"{}\", {{\n  \
@@ -221,9 +233,12 @@ fn call(request: &Request, words: &Words) -> String {
     let mut text = format!("call(\"{}\", \"{}\"", request.method, request.target());
     // The functions set the content type themselves.
     let headers = request.headers.iter().filter(|header| **header != CONTENT_TYPE);
-    let headers: Vec<String> = headers.map(|(name, value)| format!("\"{name}\": \"{value}\"")).collect();
+    let headers: Vec<String> =
+        headers.map(|(name, value)| format!("\"{name}\": \"{value}\"")).collect();
     match request.body {
-        Some(body) => text += &format!(", {}", layout(body, words, text.chars().count() + "print(".len())),
+        Some(body) => {
+            text += &format!(", {}", layout(body, words, text.chars().count() + "print(".len()))
+        }
         None if headers.is_empty() => {}
         None => text += &format!(", {}", words[0]),
     }
@@ -272,7 +287,8 @@ fn one_line(value: &Json, words: &Words) -> String {
             format!("[{}]", items.join(", "))
         }
         Json::Object(fields) => {
-            let field = |(name, value): &(String, Json)| format!("\"{name}\": {}", one_line(value, words));
+            let field =
+                |(name, value): &(String, Json)| format!("\"{name}\": {}", one_line(value, words));
             format!("{{{}}}", fields.iter().map(field).collect::<Vec<_>>().join(", "))
         }
     }

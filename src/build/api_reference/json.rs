@@ -44,7 +44,10 @@ impl Json {
 
     /// The field of this name; `Null` if there is none.
     pub fn get(&self, name: &str) -> &Self {
-        self.fields().iter().find(|(known, _)| known == name).map_or(&Self::Null, |(_, value)| value)
+        self.fields()
+            .iter()
+            .find(|(known, _)| known == name)
+            .map_or(&Self::Null, |(_, value)| value)
     }
 
     pub fn has(&self, name: &str) -> bool {

@@ -43,13 +43,17 @@ impl<'a> Schemas<'a> {
 
     /// The schema of the items of a list.
     pub fn items(&self, schema: &'a Json) -> Option<&'a Json> {
-        self.parts(schema).into_iter().map(|part| part.get("items")).find(|items| **items != Json::Null)
+        self.parts(schema)
+            .into_iter()
+            .map(|part| part.get("items"))
+            .find(|items| **items != Json::Null)
     }
 
     /// The schema and those that it is made of, without references and null.
     pub fn parts(&self, schema: &'a Json) -> Vec<&'a Json> {
         let schema = self.resolved(schema);
-        let inner = ["allOf", "anyOf", "oneOf"].into_iter().flat_map(|word| schema.get(word).list());
+        let inner =
+            ["allOf", "anyOf", "oneOf"].into_iter().flat_map(|word| schema.get(word).list());
         let inner = inner.filter(|part| part.get("type").text() != "null");
         [schema].into_iter().chain(inner.flat_map(|part| self.parts(part))).collect()
     }
@@ -120,7 +124,9 @@ impl<'a> Schemas<'a> {
             self.collect(variant, prefix, &mut fields);
             let kind = fields.iter().find(|field| field.name.strip_prefix(prefix) == Some(key));
             let kind = kind.map(|field| field.kind.clone()).unwrap_or_default();
-            for field in fields.into_iter().filter(|field| field.name.strip_prefix(prefix) != Some(key)) {
+            for field in
+                fields.into_iter().filter(|field| field.name.strip_prefix(prefix) != Some(key))
+            {
                 match rows.iter_mut().find(|(known, _)| *known == field) {
                     Some((_, kinds)) => kinds.push(kind.clone()),
                     None => rows.push((field, vec![kind.clone()])),
@@ -144,7 +150,8 @@ impl<'a> Schemas<'a> {
 
     fn description(&self, schema: &'a Json) -> String {
         let own = schema.get("description").text();
-        let text = if own.is_empty() { self.resolved(schema).get("description").text() } else { own };
+        let text =
+            if own.is_empty() { self.resolved(schema).get("description").text() } else { own };
         USUAL.iter().fold(text.to_owned(), |text, (usual, rest)| text.replace(usual, rest))
     }
 
@@ -172,7 +179,9 @@ impl<'a> Schemas<'a> {
             return code(part.get("const"));
         }
         if part.has("enum") {
-            return Some(part.get("enum").list().iter().filter_map(code).collect::<Vec<_>>().join(", "));
+            return Some(
+                part.get("enum").list().iter().filter_map(code).collect::<Vec<_>>().join(", "),
+            );
         }
         let own = part.get("type");
         let names: Vec<&str> =
@@ -182,7 +191,9 @@ impl<'a> Schemas<'a> {
         match names.as_slice() {
             [] => None,
             ["string"] if is_instant => Some("instant".to_owned()),
-            ["array"] if part.has("items") => Some(format!("list of {}", self.kind(part.get("items")))),
+            ["array"] if part.has("items") => {
+                Some(format!("list of {}", self.kind(part.get("items"))))
+            }
             ["array"] => Some("list".to_owned()),
             names => Some(names.join(" or ")),
         }
@@ -198,7 +209,8 @@ fn plain(value: &Json) -> String {
 }
 
 fn limits(part: &Json) -> Vec<String> {
-    let number = |name: &str| Some(part.get(name).text()).filter(|text| !text.is_empty()).map(with_commas);
+    let number =
+        |name: &str| Some(part.get(name).text()).filter(|text| !text.is_empty()).map(with_commas);
     let mut limits = Vec::new();
     match (number("minimum"), number("maximum")) {
         (Some(least), Some(most)) => limits.push(format!("{least} to {most}")),

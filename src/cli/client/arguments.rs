@@ -60,20 +60,27 @@ pub fn find_channel(context: &Context, text: &str) -> Result<String, CliError> {
     }
     let request = ApiRequest::get("/v1/channels");
     let mut channels = fetch(|page| context.fetch(page), &request, "channels", u64::MAX)?.items;
-    let names: Vec<String> = channels.iter().map(|channel| printable(&text_of(channel, "name"))).collect();
+    let names: Vec<String> =
+        channels.iter().map(|channel| printable(&text_of(channel, "name"))).collect();
     channels.retain(|channel| channel["name"] == text);
     let ids: Vec<String> = channels.iter().map(|channel| text_of(channel, "id")).collect();
     let name = printable(text);
     match ids.as_slice() {
         [] => {
-            let advice =
-                did_you_mean(&name, names.iter().map(String::as_str), "`cued channel list` shows all");
+            let advice = did_you_mean(
+                &name,
+                names.iter().map(String::as_str),
+                "`cued channel list` shows all",
+            );
             Err(not_found(format!("no channel has the id or name {name:?}; {advice}")))
         }
         [id] => Ok(id.clone()),
         several => {
             let ids = several.join(", ");
-            Err(refused(format!("{} channels have the name {name:?}; use the id: {ids}", several.len())))
+            Err(refused(format!(
+                "{} channels have the name {name:?}; use the id: {ids}",
+                several.len()
+            )))
         }
     }
 }
@@ -105,11 +112,16 @@ pub fn find_run(context: &Context, text: &str) -> Result<String, CliError> {
                 let scheduled = context.output.times.instant(&text_of(run, "scheduled_for"));
                 let name = printable(&text_of(run, "cue_name"));
                 let line = format!("  {}  {scheduled}  {name}", text_of(run, "id"));
-                format!("\n{}", context.output.styles.width.map_or(line.clone(), |width| cut(&line, width)))
+                format!(
+                    "\n{}",
+                    context.output.styles.width.map_or(line.clone(), |width| cut(&line, width))
+                )
             };
             let shown: String = several.iter().take(MAX_SHOWN).map(line).collect();
             let more = if several.len() > MAX_SHOWN { "\n  and more" } else { "" };
-            Err(refused(format!("several runs have an id with {text:?}; give more of it:{shown}{more}")))
+            Err(refused(format!(
+                "several runs have an id with {text:?}; give more of it:{shown}{more}"
+            )))
         }
     }
 }
@@ -124,8 +136,9 @@ fn runs_beginning(context: &Context, beginning: &str) -> Result<Vec<Value>, CliE
     let is_unknown = runs.has_more;
     runs.items.retain(|run| text_of(run, "id").starts_with(beginning));
     if is_unknown && runs.items.len() < 2 {
-        let reason =
-            format!("too many runs were created around the time of {beginning:?}; give more of the id");
+        let reason = format!(
+            "too many runs were created around the time of {beginning:?}; give more of the id"
+        );
         return Err(refused(reason));
     }
     Ok(runs.items)
@@ -191,9 +204,10 @@ impl Moment {
             }
             Self::Ago(ago) => {
                 let health = context.fetch(&ApiRequest::get("/health").anonymous())?.value()?;
-                let now: Timestamp = format!("{}Z", text_of(&health, "timestamp"))
-                    .parse()
-                    .map_err(|_| ClientError::NotCued { url: context.target.url.clone(), status: 200 })?;
+                let now: Timestamp =
+                    format!("{}Z", text_of(&health, "timestamp")).parse().map_err(|_| {
+                        ClientError::NotCued { url: context.target.url.clone(), status: 200 }
+                    })?;
                 now.checked_sub(ago).map_err(out_of_range)
             }
         }

@@ -42,9 +42,12 @@ fn run(
 ) -> Result<(), CliError> {
     let context = target.and_then(|target| Context::new(args, target));
     args.warn_of_unknown_zone()?;
-    let result =
-        context.and_then(|context| work(&context).map_err(|error| reworded(error, &context.target, given)));
-    result.map_err(|error| if args.format().is_ok_and(Format::is_json) { error.into_json() } else { error })
+    let result = context.and_then(|context| {
+        work(&context).map_err(|error| reworded(error, &context.target, given))
+    });
+    result.map_err(
+        |error| if args.format().is_ok_and(Format::is_json) { error.into_json() } else { error },
+    )
 }
 
 pub type CallCode = fn(&Call<'_>) -> Result<(), CliError>;
@@ -117,11 +120,17 @@ pub fn own(arg: Arg) -> (Arg, Part) {
 }
 
 pub fn cue() -> (Arg, Part) {
-    (place("cue", "CUE", "Name, id, short id (`cued cue list`) or slug (slug:S) of the cue"), Part::Cue)
+    (
+        place("cue", "CUE", "Name, id, short id (`cued cue list`) or slug (slug:S) of the cue"),
+        Part::Cue,
+    )
 }
 
 pub fn run_id() -> (Arg, Part) {
-    (place("run", "RUN", "Id of the run, or at least 8 characters of its beginning or end"), Part::Run)
+    (
+        place("run", "RUN", "Id of the run, or at least 8 characters of its beginning or end"),
+        Part::Run,
+    )
 }
 
 pub fn channel() -> (Arg, Part) {
@@ -157,14 +166,22 @@ pub fn switch(id: &'static str, help: &'static str) -> Arg {
 /// `--server`, for a command whose `--url` is another one.
 pub fn server_flag() -> Arg {
     let help = "Base URL of the server, which other commands name with --url";
-    flag(SERVER_URL, "URL", help).long("server").hide_short_help(true).help_heading("Server and output")
+    flag(SERVER_URL, "URL", help)
+        .long("server")
+        .hide_short_help(true)
+        .help_heading("Server and output")
 }
 
 pub fn number(id: &'static str, max: u32, help: &'static str) -> Arg {
     flag(id, "N", help).value_parser(clap::value_parser!(u32).range(1..=i64::from(max)))
 }
 
-pub fn words(id: &'static str, value: &'static str, words: &'static [&str], help: &'static str) -> Arg {
+pub fn words(
+    id: &'static str,
+    value: &'static str,
+    words: &'static [&str],
+    help: &'static str,
+) -> Arg {
     flag(id, value, help).value_parser(PossibleValuesParser::new(words))
 }
 
@@ -173,8 +190,12 @@ pub fn moment(id: &'static str, help: &'static str) -> Arg {
 }
 
 /// Names of commands in other programs. They are in no help.
-const OTHER_NAMES: [(&str, &[&str]); 4] =
-    [("list", &["ls"]), ("add", &["create", "new"]), ("rm", &["delete", "remove"]), ("set", &["update"])];
+const OTHER_NAMES: [(&str, &[&str]); 4] = [
+    ("list", &["ls"]),
+    ("add", &["create", "new"]),
+    ("rm", &["delete", "remove"]),
+    ("set", &["update"]),
+];
 
 /// A command. The first paragraph of `help` is the short help.
 pub fn entry(
@@ -207,7 +228,9 @@ pub fn entry(
 pub fn action<A: Args + ClientAction>(name: &'static str, help: &'static str) -> Entry {
     let work = Work::Action(|args, matches| {
         let action = A::from_arg_matches(matches).map_err(|error| usage(error.to_string()))?;
-        run(args, action.target(args), &|name| flag_given(&[], matches, name), |context| action.run(context))
+        run(args, action.target(args), &|name| flag_given(&[], matches, name), |context| {
+            action.run(context)
+        })
     });
     let entry = entry(name, help, [], work);
     Entry { clap: A::augment_args(entry.clap), ..entry }
@@ -278,7 +301,8 @@ pub fn run_one(
     }
     let args = ClientArgs::from_arg_matches(matches).map_err(|error| usage(error.to_string()))?;
     let mut args = args.or(before);
-    let own_tz = entry.clap.get_arguments().find(|arg| arg.get_id() == "tz").and_then(Arg::get_long);
+    let own_tz =
+        entry.clap.get_arguments().find(|arg| arg.get_id() == "tz").and_then(Arg::get_long);
     if let Some(flag) = own_tz {
         args.tz_flag = flag.to_owned();
         args.is_own_tz = true;
@@ -297,7 +321,11 @@ pub fn run_one(
 }
 
 /// The flag of the command line with this name, or that sets this field of the query, and its value.
-fn flag_given(parts: &[(String, Part)], matches: &ArgMatches, name: &str) -> Option<(String, String)> {
+fn flag_given(
+    parts: &[(String, Part)],
+    matches: &ArgMatches,
+    name: &str,
+) -> Option<(String, String)> {
     let sets = |part: &Part| match part {
         Part::Query(field)
         | Part::QueryWords(field)
@@ -307,11 +335,16 @@ fn flag_given(parts: &[(String, Part)], matches: &ArgMatches, name: &str) -> Opt
         _ => false,
     };
     let id = parts.iter().find(|(_, part)| sets(part)).map_or(name, |(id, _)| id);
-    if !matches.ids().any(|known| known == id) || matches.value_source(id) != Some(ValueSource::CommandLine) {
+    if !matches.ids().any(|known| known == id)
+        || matches.value_source(id) != Some(ValueSource::CommandLine)
+    {
         return None;
     }
     let value = matches.get_raw(id).into_iter().flatten().next();
-    Some((id.to_owned(), value.map(|value| value.to_string_lossy().into_owned()).unwrap_or_default()))
+    Some((
+        id.to_owned(),
+        value.map(|value| value.to_string_lossy().into_owned()).unwrap_or_default(),
+    ))
 }
 
 pub struct Call<'a> {
@@ -324,7 +357,11 @@ pub struct Call<'a> {
 }
 
 impl<'a> Call<'a> {
-    fn new(context: &'a Context, entry: &'a Entry, matches: &'a ArgMatches) -> Result<Self, CliError> {
+    fn new(
+        context: &'a Context,
+        entry: &'a Entry,
+        matches: &'a ArgMatches,
+    ) -> Result<Self, CliError> {
         let mut call = Self { context, cue: None, entry, matches, places: Vec::new() };
         for (id, part) in &entry.parts {
             let value = match part {
@@ -384,9 +421,13 @@ impl<'a> Call<'a> {
         let answer = context.send(&request)?;
         match view {
             View::List(id, key, columns) | View::Pages(id, key, columns) => {
-                output.list(&List::from_response(&answer, key)?, id, |items| table(columns, context, items))
+                output.list(&List::from_response(&answer, key)?, id, |items| {
+                    table(columns, context, items)
+                })
             }
-            View::Details(id, lines) => output.object(&answer, id, |object| details(lines, context, object)),
+            View::Details(id, lines) => {
+                output.object(&answer, id, |object| details(lines, context, object))
+            }
             View::Sentence(id, text) => output.done(&answer, id, |object| {
                 fill(text, |name| match self.place(name) {
                     "" => printable(&text_of(object, name)),
@@ -421,7 +462,9 @@ impl<'a> Call<'a> {
                     let at = moment.map(|moment| moment.resolve(self.context)).transpose()?;
                     (field, at.map(|at| at.to_string()))
                 }
-                Part::QuerySwitch(field, value) => (field, self.is_set(id).then(|| value.to_owned())),
+                Part::QuerySwitch(field, value) => {
+                    (field, self.is_set(id).then(|| value.to_owned()))
+                }
                 Part::Cue | Part::Run | Part::Channel | Part::Place | Part::Own => continue,
             };
             request = request.maybe_query(field, value);
@@ -473,7 +516,9 @@ impl Form {
             Self::Time(name) | Self::ExactTime(name) => {
                 context.output.times.instant(&text_of(object, name)).into()
             }
-            Self::Millis(name) => text_of(object, name).parse().map(duration).unwrap_or_default().into(),
+            Self::Millis(name) => {
+                text_of(object, name).parse().map(duration).unwrap_or_default().into()
+            }
             Self::Json(name) => match name.split('.').fold(object, |value, name| &value[name]) {
                 value @ (Value::Object(_) | Value::Array(_)) => format!("{value:#}").into(),
                 _ => text_of(object, name).into(),
@@ -499,7 +544,8 @@ pub fn fill(text: &str, value: impl Fn(&str) -> String) -> String {
 }
 
 pub fn table(columns: Columns, context: &Context, objects: &[Value]) -> Table {
-    let row = |object: &Value| columns.iter().map(|(_, form, _)| form.cell(context, object)).collect();
+    let row =
+        |object: &Value| columns.iter().map(|(_, form, _)| form.cell(context, object)).collect();
     let titles = columns.iter().map(|(title, _, shown)| (*title, *shown)).collect();
     Table { columns: titles, rows: objects.iter().map(row).collect() }
 }

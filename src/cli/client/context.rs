@@ -234,12 +234,17 @@ impl Context {
     fn no_key(&self) -> ClientError {
         let url = &self.target.url;
         let port = |url: &str| Url::parse(url).ok().and_then(|url| url.port_or_known_default());
-        let is_same = |stored: &str| is_loopback(stored) && is_loopback(url) && port(stored) == port(url);
+        let is_same =
+            |stored: &str| is_loopback(stored) && is_loopback(url) && port(stored) == port(url);
         let stored = credentials_path().ok().and_then(|path| Credentials::read(&path).ok());
         let mut profiles = stored.into_iter().flat_map(|stored| stored.profiles);
         profiles.find(|(_, profile)| is_same(&profile.url)).map_or(
             ClientError::NotSignedIn,
-            |(name, profile)| ClientError::OtherName { url: url.clone(), profile: name, stored: profile.url },
+            |(name, profile)| ClientError::OtherName {
+                url: url.clone(),
+                profile: name,
+                stored: profile.url,
+            },
         )
     }
 
@@ -341,7 +346,8 @@ const NOTED_PAUSE: Duration = Duration::from_secs(2);
 fn connect(target: &Target, args: &ClientArgs) -> Result<Client, CliError> {
     let ca = args.ca.as_ref().or(target.ca.as_ref()).cloned();
     let tls = TlsOptions { ca, is_insecure: args.insecure };
-    let mut client = Client::new(Connection { url: target.url.clone(), key: target.key.clone(), tls })?;
+    let mut client =
+        Client::new(Connection { url: target.url.clone(), key: target.key.clone(), tls })?;
     if args.verbose {
         // Without standard error the line is lost.
         client.on_exchange = |line| drop(print_error(&format!("{line}\n")));
@@ -349,7 +355,8 @@ fn connect(target: &Target, args: &ClientArgs) -> Result<Client, CliError> {
     client.on_pause = |pause, reason| {
         if pause >= NOTED_PAUSE {
             let colon = if reason.is_empty() { "." } else { ": " };
-            let text = format!("The server asks for a pause of {} s{colon}{reason}\n", pause.as_secs());
+            let text =
+                format!("The server asks for a pause of {} s{colon}{reason}\n", pause.as_secs());
             // Without standard error the note is lost.
             drop(print_error(&text));
         }

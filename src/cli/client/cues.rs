@@ -75,7 +75,10 @@ pub fn find(context: &Context, text: &str) -> Result<FoundCue, CliError> {
     let mut cues = named(context, text)?;
     let mut what = "the name";
     let chars = text.strip_prefix(CueId::PREFIX).unwrap_or(text);
-    if cues.is_empty() && chars.len() >= SHORT_ID && chars.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
+    if cues.is_empty()
+        && chars.len() >= SHORT_ID
+        && chars.bytes().all(|byte| byte.is_ascii_alphanumeric())
+    {
         let beginning = format!("{}{}", CueId::PREFIX, chars.to_ascii_lowercase());
         cues = search(context, &beginning)?;
         cues.retain(|cue| text_of(cue, "id").starts_with(&beginning));
@@ -97,7 +100,8 @@ pub fn with_slug(context: &Context, slug: &str) -> Result<Vec<Value>, CliError> 
 fn unknown_slug(context: &Context, slug: &str) -> CliError {
     let names = newest(context, "slug");
     let slug = printable(slug);
-    let advice = did_you_mean(&slug, names.iter().map(String::as_str), "`cued cue list -o wide` shows them");
+    let advice =
+        did_you_mean(&slug, names.iter().map(String::as_str), "`cued cue list -o wide` shows them");
     not_found(format!("no cue has the slug {slug:?}; {advice}"))
 }
 
@@ -133,7 +137,11 @@ fn newest(context: &Context, field: &str) -> Vec<String> {
 
 /// The refusal of a name that several cues have.
 pub fn ambiguous(context: &Context, what: &str, text: &str, cues: &[Value]) -> CliError {
-    refused(format!("several cues have {what} {:?}; use the id:{}", printable(text), choices(context, cues)))
+    refused(format!(
+        "several cues have {what} {:?}; use the id:{}",
+        printable(text),
+        choices(context, cues)
+    ))
 }
 
 /// The lines of a choice between cues, each after the end of a line.
@@ -171,7 +179,8 @@ pub fn choices(context: &Context, cues: &[Value]) -> String {
 /// Finds cues, each once, in the order of their names.
 pub fn find_all(context: &Context, texts: &[&str]) -> Result<Vec<FoundCue>, CliError> {
     let mut seen = BTreeSet::new();
-    let mut cues: Vec<FoundCue> = texts.iter().map(|text| find(context, text)).collect::<Result<_, _>>()?;
+    let mut cues: Vec<FoundCue> =
+        texts.iter().map(|text| find(context, text)).collect::<Result<_, _>>()?;
     cues.retain(|cue| seen.insert(cue.id.clone()));
     Ok(cues)
 }

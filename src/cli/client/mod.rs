@@ -26,13 +26,15 @@ pub struct ClientCommand(ArgMatches);
 
 impl ClientCommand {
     pub fn run(&self) -> Result<(), CliError> {
-        let before = ClientArgs::from_arg_matches(&self.0).map_err(|error| usage(error.to_string()))?;
+        let before =
+            ClientArgs::from_arg_matches(&self.0).map_err(|error| usage(error.to_string()))?;
         run_one(entries(), "", &self.0, before)
     }
 
     /// The format of the log; only `cued work` has a flag for it.
     pub fn log_format(&self) -> LogFormat {
-        let format = self.0.subcommand().and_then(|(_, matches)| matches.try_get_one("log_format").ok()?);
+        let format =
+            self.0.subcommand().and_then(|(_, matches)| matches.try_get_one("log_format").ok()?);
         format.copied().unwrap_or_default()
     }
 }

@@ -49,7 +49,8 @@ fn wrong_key(target: &Target) -> String {
         (None, Some(profile)) => format!("the API key of profile {}", printable(profile)),
         (None, None) => "this API key".to_owned(),
     };
-    let remedy = if target.key_variable.is_some() { "unset it, or replace it" } else { "run `cued login`" };
+    let remedy =
+        if target.key_variable.is_some() { "unset it, or replace it" } else { "run `cued login`" };
     format!("{} does not accept {source}: {remedy}", target.url)
 }
 
@@ -70,8 +71,9 @@ fn fault(detail: &Value, given: &dyn Fn(&str) -> Option<(String, String)>) -> Op
     {
         return Some(text);
     }
-    let message =
-        PHRASES.iter().fold(message.to_owned(), |text, (phrase, words)| text.replace(phrase, words));
+    let message = PHRASES
+        .iter()
+        .fold(message.to_owned(), |text, (phrase, words)| text.replace(phrase, words));
     let message = message.strip_prefix(&format!("{path} ")).unwrap_or(&message);
     match flag_of(&path, given) {
         Some(flag) if path.ends_with("_seconds") => Some(format!("{flag}: {}", with_span(message))),
@@ -82,14 +84,19 @@ fn fault(detail: &Value, given: &dyn Fn(&str) -> Option<(String, String)>) -> Op
 
 /// A bound in seconds as the value of a flag has it: `must be at most 5m`.
 fn with_span(message: &str) -> String {
-    let bound = message.rsplit_once(' ').and_then(|(before, bound)| Some((before, bound.parse().ok()?)));
-    bound.map_or_else(|| message.to_owned(), |(before, seconds)| format!("{before} {}", whole_span(seconds)))
+    let bound =
+        message.rsplit_once(' ').and_then(|(before, bound)| Some((before, bound.parse().ok()?)));
+    bound.map_or_else(
+        || message.to_owned(),
+        |(before, seconds)| format!("{before} {}", whole_span(seconds)),
+    )
 }
 
 /// A field that no cue has, with the nearest one. `None` for one that only does not fit the others.
 fn unknown_field(path: &str) -> Option<String> {
     let parts = PARTS.into_iter();
-    let inner = parts.flat_map(|(field, parts)| parts.split(' ').map(move |part| format!("{field}.{part}")));
+    let inner = parts
+        .flat_map(|(field, parts)| parts.split(' ').map(move |part| format!("{field}.{part}")));
     let known: Vec<String> = FIELDS.map(str::to_owned).into_iter().chain(inner).collect();
     let last = |path: &str| path.rsplit('.').next().unwrap_or_default().to_owned();
     let with_name = |name: &str| -> Vec<&str> {
@@ -118,10 +125,12 @@ fn unknown_field(path: &str) -> Option<String> {
 
 /// `--url` for `callback.url`, if the command line has it. With advice for a URL without a scheme.
 fn flag_of(path: &str, given: &dyn Fn(&str) -> Option<(String, String)>) -> Option<String> {
-    let is_at =
-        |field: &str| path.strip_prefix(field).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+    let is_at = |field: &str| {
+        path.strip_prefix(field).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    };
     let named = FLAGS.iter().find(|(field, _)| is_at(field)).map(|(_, flag)| (*flag).to_owned());
-    let name = named.unwrap_or_else(|| path.split('.').next().unwrap_or_default().replace('_', "-"));
+    let name =
+        named.unwrap_or_else(|| path.split('.').next().unwrap_or_default().replace('_', "-"));
     given(&name).or_else(|| given(path)).map(|(flag, _)| format!("--{flag}"))
 }
 
@@ -162,7 +171,10 @@ mod tests {
             ),
             ("nmae", r#"there is no field "nmae"; did you mean "name"?"#),
             ("xyz", r#"there is no field "xyz""#),
-            ("paused", r#"there is no field "paused"; set status to paused, or run `cued cue pause`"#),
+            (
+                "paused",
+                r#"there is no field "paused"; set status to paused, or run `cued cue pause`"#,
+            ),
             ("transport", "transport: it cannot be changed; add another cue"),
         ] {
             assert_eq!(unknown_field(path).as_deref(), Some(text));
@@ -173,7 +185,9 @@ mod tests {
 
     #[test]
     fn a_bound_of_a_flag_has_its_unit() {
-        for (bound, text) in [("300", "5m"), ("3600", "1h"), ("2592000", "30d"), ("61", "61s"), ("", "")] {
+        for (bound, text) in
+            [("300", "5m"), ("3600", "1h"), ("2592000", "30d"), ("61", "61s"), ("", "")]
+        {
             let [message, expected] = [bound, text].map(|end| format!("must be at most {end}"));
             assert_eq!(with_span(&message), expected);
         }

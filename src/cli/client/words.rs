@@ -123,7 +123,10 @@ mod tests {
 
     #[test]
     fn words_of_the_api_are_those_of_a_person() {
-        assert_eq!(message_of(&json!({"error_message": LIMIT_EXCEEDED, "cause": null})), "limit reached");
+        assert_eq!(
+            message_of(&json!({"error_message": LIMIT_EXCEEDED, "cause": null})),
+            "limit reached"
+        );
         for (word, text) in [
             ("status_5xx", "server error (5xx)"),
             ("manual_fire", "fired by hand"),

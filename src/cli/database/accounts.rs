@@ -105,10 +105,16 @@ impl UserAction {
                 // The only command that creates the database: the first user may be added before the first start.
                 let store = database.open_or_create()?;
                 let new = actions::add_user(&store, email, &default_plan, now)?.wait()?;
-                print_new_key(&[("user", &new.id), ("email", &new.email), ("api key", new.api_key.reveal())])
+                print_new_key(&[
+                    ("user", &new.id),
+                    ("email", &new.email),
+                    ("api key", new.api_key.reveal()),
+                ])
             }
             Self::List => list_users(database),
-            Self::SetPlan { email, plan, plans } => set_plan(database, &email, plan, &plans.plans()?),
+            Self::SetPlan { email, plan, plans } => {
+                set_plan(database, &email, plan, &plans.plans()?)
+            }
             Self::Link { email, public_url } => {
                 let (store, user) = open_for(database, &email)?;
                 if user.disabled_at.is_some() {
@@ -121,12 +127,14 @@ impl UserAction {
                 print_note("The URL works once, for five minutes.")?;
                 match public_url {
                     Some(_) => Ok(()),
-                    None => {
-                        print_note(&format!("If the server is not at {DEFAULT_URL}, add --public-url URL."))
-                    }
+                    None => print_note(&format!(
+                        "If the server is not at {DEFAULT_URL}, add --public-url URL."
+                    )),
                 }
             }
-            Self::SetOperator { email, operator } => set_operator(database, &email, operator == OnOff::On),
+            Self::SetOperator { email, operator } => {
+                set_operator(database, &email, operator == OnOff::On)
+            }
             Self::Disable(UserArg { email }) => {
                 let (store, user) = open_for(database, &email)?;
                 store.write(move |tx| actions::disable(tx, user.key, now)).wait()?;
@@ -164,15 +172,21 @@ impl KeyAction {
                     return Err(failed(message));
                 }
                 // The limit is for callers of the API, not for the operator.
-                let new = actions::create_key(&store, user.key, name, None, Clock::system().now())?.wait()?;
-                print_new_key(&[("id", &new.id), ("name", &new.name), ("api key", new.api_key.reveal())])
+                let new = actions::create_key(&store, user.key, name, None, Clock::system().now())?
+                    .wait()?;
+                print_new_key(&[
+                    ("id", &new.id),
+                    ("name", &new.name),
+                    ("api key", new.api_key.reveal()),
+                ])
             }
             Self::List(UserArg { email }) => {
                 let (store, user) = open_for(database, &email)?;
                 let listed = store.read(move |read| api_keys::list(read, user.key)).wait()?;
                 let now = Clock::system().now();
-                let row =
-                    |key: ApiKeyInfo| vec![key.id, key.name, key.prefix, table_time(key.created_at, now)];
+                let row = |key: ApiKeyInfo| {
+                    vec![key.id, key.name, key.prefix, table_time(key.created_at, now)]
+                };
                 let rows = listed.into_iter().map(row).collect();
                 let none = format!("No API keys. Add one: cued key add {}", user.email);
                 print_table(&KEYS, rows, &none)
@@ -180,7 +194,8 @@ impl KeyAction {
             Self::Revoke { key_id } => {
                 let store = database.open()?;
                 let id = key_id.clone();
-                let Some(user_key) = store.read(move |read| api_keys::find_user_key(read, &id)).wait()?
+                let Some(user_key) =
+                    store.read(move |read| api_keys::find_user_key(read, &id)).wait()?
                 else {
                     return Err(failed(format!(
                         "there is no key {key_id}: list the keys of a user with `cued key list EMAIL`"
@@ -247,7 +262,12 @@ fn list_users(database: &DatabaseArgs) -> Result<(), CliError> {
     print_table(&columns, rows, "No users yet. Add one: cued user add EMAIL")
 }
 
-fn set_plan(database: &DatabaseArgs, email: &str, plan: String, plans: &Plans) -> Result<(), CliError> {
+fn set_plan(
+    database: &DatabaseArgs,
+    email: &str,
+    plan: String,
+    plans: &Plans,
+) -> Result<(), CliError> {
     require_plan(plans, &plan)?;
     let (email, limits, now) = (parse_email(email)?, plans.limits(&plan), Clock::system().now());
     let message = format!("{email} is now on plan {plan}");
@@ -273,14 +293,18 @@ fn set_operator(database: &DatabaseArgs, email: &str, is_operator: bool) -> Resu
     if any_left {
         return Ok(());
     }
-    print_note("The server has no enabled operator now: make one with `cued user set-operator EMAIL on`.")
+    print_note(
+        "The server has no enabled operator now: make one with `cued user set-operator EMAIL on`.",
+    )
 }
 
 fn print_paused(paused: usize) -> Result<(), CliError> {
     match paused {
         0 => Ok(()),
         1 => print_sentence("paused 1 active cue, the newest: the plan allows fewer"),
-        _ => print_sentence(&format!("paused the {paused} newest active cues: the plan allows fewer")),
+        _ => print_sentence(&format!(
+            "paused the {paused} newest active cues: the plan allows fewer"
+        )),
     }
 }
 
@@ -301,7 +325,9 @@ fn parse_email(email: &str) -> Result<Email, CliError> {
 
 fn find_user(read: &ReadTx<'_>, email: &Email) -> crate::error::Result<User> {
     users::find_by_email(read, email.as_str())?.ok_or_else(|| {
-        crate::error::Error::fault(format!("there is no user {email}: list the users with `cued user list`"))
+        crate::error::Error::fault(format!(
+            "there is no user {email}: list the users with `cued user list`"
+        ))
     })
 }
 
@@ -334,13 +360,21 @@ impl BillingAction {
             Self::Approve { id, plans } => {
                 let (store, now) = (database.open()?, Clock::system().now());
                 let (request, paused) = billing::approve(&store, plans.plans()?, id, now).wait()?;
-                print_sentence(&format!("{} is now on plan {}", request.email, requested_plan(&request)))?;
+                print_sentence(&format!(
+                    "{} is now on plan {}",
+                    request.email,
+                    requested_plan(&request)
+                ))?;
                 print_paused(paused)
             }
             Self::Decline { id } => {
-                let request = billing::decline(&database.open()?, id, Clock::system().now()).wait()?;
+                let request =
+                    billing::decline(&database.open()?, id, Clock::system().now()).wait()?;
                 let plan = requested_plan(&request);
-                print_sentence(&format!("declined the request of {} for plan {plan}", request.email))
+                print_sentence(&format!(
+                    "declined the request of {} for plan {plan}",
+                    request.email
+                ))
             }
         }
     }
@@ -361,8 +395,11 @@ fn list_requests(database: &DatabaseArgs, all: bool) -> Result<(), CliError> {
             since.map(|since| table_time(since, now)).unwrap_or_default(),
         ]
     };
-    let none =
-        if all { "No user has requested a plan." } else { "No request waits; --all shows decided ones." };
+    let none = if all {
+        "No user has requested a plan."
+    } else {
+        "No request waits; --all shows decided ones."
+    };
     print_table(&REQUESTS, requests.into_iter().map(row).collect(), none)
 }
 

@@ -46,7 +46,8 @@ impl BackupCommand {
         let to = self.out.or(self.backup_dir).unwrap_or_default();
         if is_file {
             if self.keep.is_some() {
-                let message = format!("--keep needs a folder, and {} is none: create it first", to.display());
+                let message =
+                    format!("--keep needs a folder, and {} is none: create it first", to.display());
                 return Err(usage(message));
             }
             let bytes = backup::copy(db, &to, now, progress).map_err(copy_failed)?;
@@ -59,10 +60,13 @@ impl BackupCommand {
         let made = backup_folder::create(db, &to, now, progress).map_err(copy_failed)?;
         print_backup(db, &to.join(&made.name), made.bytes)?;
         let Some(keep) = self.keep else { return Ok(()) };
-        let deleted = backup_folder::delete_old(&to, usize::try_from(keep).unwrap_or(usize::MAX), &made.name);
+        let deleted =
+            backup_folder::delete_old(&to, usize::try_from(keep).unwrap_or(usize::MAX), &made.name);
         match deleted {
             Ok(0) => Ok(()),
-            Ok(deleted) => print_sentence(&format!("deleted {}", count(deleted as u64, "older backup"))),
+            Ok(deleted) => {
+                print_sentence(&format!("deleted {}", count(deleted as u64, "older backup")))
+            }
             Err(error) => {
                 let folder = to.display();
                 Err(failed(format!(
@@ -103,7 +107,8 @@ impl RestoreCommand {
         let (backup, db) = (self.backup, self.database.path());
         let now = Clock::system().now();
         verify(&backup, now)?;
-        let restored = backup::restore(&backup, db, now, self.replace, progress::copy_progress("restore"));
+        let restored =
+            backup::restore(&backup, db, now, self.replace, progress::copy_progress("restore"));
         let kept = restored.map_err(|error| match error {
             CopyError::Exists(_) => {
                 failed(format!("{error}: choose another --db, or add --replace to move it aside"))
@@ -112,7 +117,8 @@ impl RestoreCommand {
         })?;
         let has_file = kept.iter().any(|(was, _)| was == db);
         for (was, is) in kept {
-            let note = if has_file { "" } else { ": it belongs to a database that no longer exists" };
+            let note =
+                if has_file { "" } else { ": it belongs to a database that no longer exists" };
             print_sentence(&format!("kept {} as {}{note}", was.display(), is.display()))?;
         }
         print_sentence(&format!(
@@ -187,8 +193,10 @@ fn require_no_problems(file: &Path, report: &CheckReport) -> Result<(), CliError
 }
 
 fn report_lines(file: &Path, report: &CheckReport, now: Timestamp) -> Vec<String> {
-    let mut lines =
-        vec![format!("file        {}", file.display()), format!("schema      version {}", report.version)];
+    let mut lines = vec![
+        format!("file        {}", file.display()),
+        format!("schema      version {}", report.version),
+    ];
     match &report.summary {
         Some(summary) => lines.extend(summary_lines(summary, now)),
         None if report.version < SCHEMA_VERSION => lines.push(
@@ -235,7 +243,8 @@ fn listed(problems: &[String]) -> impl Iterator<Item = String> {
 }
 
 fn count_by_status(statuses: &[(String, i64)]) -> String {
-    let counted: Vec<String> = statuses.iter().map(|(status, count)| format!("{count} {status}")).collect();
+    let counted: Vec<String> =
+        statuses.iter().map(|(status, count)| format!("{count} {status}")).collect();
     if counted.is_empty() { "none".to_owned() } else { counted.join(", ") }
 }
 
@@ -248,7 +257,10 @@ pub struct PromoteCommand {
 impl PromoteCommand {
     pub fn run(self) -> Result<(), CliError> {
         let now = Clock::system().now();
-        let write = self.database.open()?.write(move |tx| Ok((meta::promote(tx)?, meta::overdue(tx, now)?)));
+        let write = self
+            .database
+            .open()?
+            .write(move |tx| Ok((meta::promote(tx)?, meta::overdue(tx, now)?)));
         let db = self.database.path().display();
         let (held_since, overdue) = write.wait()?;
         match held_since {
@@ -289,7 +301,9 @@ impl ClockAction {
         let accepted = clock_accept::accept(&store, now)?;
         let (db, to) = (database.path().display(), instant(now));
         match accepted.newest {
-            None => print_sentence(&format!("{db} has seen nothing later than {to}: nothing to set back")),
+            None => print_sentence(&format!(
+                "{db} has seen nothing later than {to}: nothing to set back"
+            )),
             Some(newest) => print_sentence(&format!(
                 "set {db} back from {} to {to}: {} recomputed, {} of missed runs cut",
                 instant(newest),

@@ -34,7 +34,8 @@ pub fn compare(file: &Path, now: Timestamp) -> Result<(), CliError> {
         if let Some(difference) = difference {
             let ZonedCue { id, name, schedule, .. } = cue;
             // Many cues have the same schedule, and those that never differ take longest.
-            let found = schedules.entry(schedule).or_insert_with_key(|it| described(it, difference, now));
+            let found =
+                schedules.entry(schedule).or_insert_with_key(|it| described(it, difference, now));
             lines.extend(found.as_ref().map(|found| format!("differs     {id} {name} {found}")));
         }
     })
@@ -66,7 +67,9 @@ fn version(folder: &Path) -> String {
         let line = text.split(|byte| *byte == b'\n').next().unwrap_or_default();
         Some(String::from_utf8_lossy(line).trim_start_matches("# version ").to_owned())
     };
-    first_line("tzdata.zi").or_else(|| first_line("+VERSION")).unwrap_or_else(|| "unknown version".to_owned())
+    first_line("tzdata.zi")
+        .or_else(|| first_line("+VERSION"))
+        .unwrap_or_else(|| "unknown version".to_owned())
 }
 
 /// `None` if the clocks agree, or only one side has the zone.
@@ -80,7 +83,8 @@ fn difference(name: &str, now: Timestamp) -> Option<Difference> {
 fn described(stored: &StoredSchedule, difference: &Difference, now: Timestamp) -> Option<String> {
     let schedule = stored.read().ok()?;
     let [built_in, system] = difference.zones.each_ref().map(|zone| schedule.in_zone(zone));
-    let others = first_other_run(&built_in, &system, difference.from, saturating_add(now, COMPARED))?;
+    let others =
+        first_other_run(&built_in, &system, difference.from, saturating_add(now, COMPARED))?;
     let both = |[built_in, system]: [Option<Timestamp>; 2]| {
         let text = |run: Option<Timestamp>| run.map_or("none".to_owned(), instant);
         format!("{} built in, {} in the system", text(built_in), text(system))

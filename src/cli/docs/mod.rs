@@ -113,8 +113,9 @@ fn topic_of(page: &'static DocsPage) -> &'static str {
 
 /// The page of this path, else those with this last part of the path or this title.
 fn named(path: &str) -> Vec<&'static DocsPage> {
-    let is_named =
-        |page: &&DocsPage| page.path.rsplit('/').next() == Some(path) || page.title.to_lowercase() == path;
+    let is_named = |page: &&DocsPage| {
+        page.path.rsplit('/').next() == Some(path) || page.title.to_lowercase() == path
+    };
     match listed().find(|page| page.path == path) {
         Some(page) => vec![page],
         None => listed().filter(is_named).collect(),
@@ -187,7 +188,8 @@ fn texts(forms: &[String]) -> Result<Vec<Place>, CliError> {
     for page in listed() {
         let text = plain(&article(page)?, usize::MAX, &Styles::default()).to_lowercase();
         let begins = |place: usize| !text[..place].ends_with(char::is_alphanumeric);
-        let count = |form: &String| text.match_indices(form).filter(|(place, _)| begins(*place)).count();
+        let count =
+            |form: &String| text.match_indices(form).filter(|(place, _)| begins(*place)).count();
         found.push((forms.iter().map(count).sum::<usize>(), page));
     }
     found.retain(|(count, _)| *count > 0);

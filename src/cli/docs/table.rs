@@ -78,8 +78,10 @@ mod tests {
     #[test]
     fn cells_are_folded_to_the_width_and_words_stay_whole() {
         let row = |cells: [&str; 2]| cells.map(str::to_owned).to_vec();
-        let rows =
-            [row(["Event", "Consequence"]), row(["the disk is full", "writes get a 503, reads go on"])];
+        let rows = [
+            row(["Event", "Consequence"]),
+            row(["the disk is full", "writes get a 503, reads go on"]),
+        ];
         let wide = "| Event            | Consequence                   |\n\
                     | ---------------- | ----------------------------- |\n\
                     | the disk is full | writes get a 503, reads go on |\n";

@@ -135,11 +135,13 @@ impl Writer {
             "em" | "/em" => self.block.push('*'),
             "br" | "br /" => self.block.push('\n'),
             "a" => {
-                let url = attributes.split("href=\"").nth(1).and_then(|rest| rest.split('"').next());
+                let url =
+                    attributes.split("href=\"").nth(1).and_then(|rest| rest.split('"').next());
                 self.url = url.filter(|url| url.contains("://")).map(unescaped);
             }
             "/a" => {
-                if let Some(url) = self.url.take().filter(|url| !self.block.ends_with(url.as_str())) {
+                if let Some(url) = self.url.take().filter(|url| !self.block.ends_with(url.as_str()))
+                {
                     self.block += &format!(" ({url})");
                 }
             }

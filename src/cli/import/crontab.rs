@@ -68,7 +68,8 @@ pub fn parse(text: &str, is_system: bool) -> Crontab {
             match job(line, is_system) {
                 Ok(job) => {
                     let description = above.join("\n").trim().to_owned();
-                    let differences = job.differences.iter().map(|text| Note::Differs((*text).to_owned()));
+                    let differences =
+                        job.differences.iter().map(|text| Note::Differs((*text).to_owned()));
                     crontab.notes.extend(differences.map(|note| (index + 1, note)));
                     crontab.jobs.push(Job { description, variables: variables.clone(), ..job });
                 }
@@ -94,13 +95,17 @@ fn variable(line: &str) -> Option<Result<(String, String), String>> {
     };
     let value = rest.trim_start_matches(BLANKS).strip_prefix('=')?.trim_matches(BLANKS);
     if name.is_empty() || name.contains('=') {
-        return Some(Err("the name of a variable stands before the =, as in PATH=/usr/bin".to_owned()));
+        return Some(Err(
+            "the name of a variable stands before the =, as in PATH=/usr/bin".to_owned()
+        ));
     }
     let value = match value.chars().next().filter(|first| is_quote(*first)) {
         None => Ok(value),
         Some(quote) => match value[1..].split_once(quote) {
             Some((text, "")) => Ok(text),
-            Some(_) => Err(format!("there is text after the second {quote}; put all of the value into it")),
+            Some(_) => {
+                Err(format!("there is text after the second {quote}; put all of the value into it"))
+            }
             None => Err(format!("the value begins with {quote}, and lacks one at its end")),
         },
     };
@@ -122,7 +127,9 @@ fn is_quote(char: char) -> bool {
 
 fn difference(name: &str, value: &str) -> Option<Note> {
     let text = match name {
-        "MAILTO" if !value.is_empty() => "failures are mailed to your account, not to MAILTO".to_owned(),
+        "MAILTO" if !value.is_empty() => {
+            "failures are mailed to your account, not to MAILTO".to_owned()
+        }
         "RANDOM_DELAY" => "RANDOM_DELAY is not used; set schedule.jitter_seconds".to_owned(),
         _ => return None,
     };
@@ -165,14 +172,17 @@ fn job(line: &str, is_system: bool) -> Result<Job, Note> {
         return fault("remove the NUL character");
     }
     if !cron.ever_matches() {
-        return Err(Note::Skipped("no date has this day and month, so that it never runs".to_owned()));
+        return Err(Note::Skipped(
+            "no date has this day and month, so that it never runs".to_owned(),
+        ));
     }
     let (flags, command) = without_flags(command);
     let (command, input) = split_input(command);
     let user = is_system.then(|| user.to_owned());
     let differences = [
         flags.then_some("-n, -q and -s are left out: no success is mailed, `overlap` is skip"),
-        ends_quietly(&command).then_some("the run fails if the part before && does; write if …; then …; fi"),
+        ends_quietly(&command)
+            .then_some("the run fails if the part before && does; write if …; then …; fi"),
     ];
     let differences = differences.into_iter().flatten().collect();
     let (description, variables) = (String::new(), BTreeMap::new());
@@ -204,9 +214,11 @@ fn without_flags(command: &str) -> (bool, &str) {
 
 /// `[ -x /bin/x ] && /bin/x` ends with 1 where there is nothing to do. What only prepares, as `cd`, is expected to work.
 fn ends_quietly(command: &str) -> bool {
-    let check = command.split_once("&&").map(|(check, _)| check).filter(|check| !check.contains("||"));
-    let prepares =
-        |check: &str| ["cd", "export", ".", "source", "umask", "ulimit", "sleep"].contains(&word(check).0);
+    let check =
+        command.split_once("&&").map(|(check, _)| check).filter(|check| !check.contains("||"));
+    let prepares = |check: &str| {
+        ["cd", "export", ".", "source", "umask", "ulimit", "sleep"].contains(&word(check).0)
+    };
     check.is_some_and(|check| !prepares(check.trim_start_matches(['(', '{', ' '])))
 }
 
@@ -285,7 +297,11 @@ mod tests {
             ("\u{feff}0 3 * * * x\r", "0 3 * * *", "x"),
         ] {
             let job = only(line, false);
-            assert_eq!((job.schedule.as_str(), job.command.as_str()), (schedule, command), "{line:?}");
+            assert_eq!(
+                (job.schedule.as_str(), job.command.as_str()),
+                (schedule, command),
+                "{line:?}"
+            );
             assert_eq!((job.user, job.input.as_str()), (None, ""), "{line:?}");
         }
         for (line, user, command) in [
@@ -294,7 +310,11 @@ mod tests {
             ("-0 3 * * * _apt.2 x", "_apt.2", "x"),
         ] {
             let job = only(line, true);
-            assert_eq!((job.user.as_deref(), job.command.as_str()), (Some(user), command), "{line:?}");
+            assert_eq!(
+                (job.user.as_deref(), job.command.as_str()),
+                (Some(user), command),
+                "{line:?}"
+            );
         }
     }
 
@@ -398,15 +418,27 @@ mod tests {
                 "1: expression: ~ is a random value in the crontabs of cronie and OpenBSD",
             ),
             ("~ * * * * x", false, "1: expression: ~ is a random value"),
-            ("1 5 cron.daily run-parts x", false, "1: this is a line of an anacrontab; write a time"),
+            (
+                "1 5 cron.daily run-parts x",
+                false,
+                "1: this is a line of an anacrontab; write a time",
+            ),
             ("@monthly 45 cron.monthly nice x", false, "1: this is a line of an anacrontab"),
-            ("@every_minute x", false, "1: expression: `@every_minute` is not a macro; use @hourly"),
+            (
+                "@every_minute x",
+                false,
+                "1: expression: `@every_minute` is not a macro; use @hourly",
+            ),
             ("@daily", false, "1: the command is missing"),
             ("0 3 * * * \t", false, "1: the command is missing"),
             ("0 3 * * * root x", false, "1: `root` is no command; add --system"),
             ("0 3 * * * a\0b", false, "1: remove the NUL"),
             ("A=a\0b", false, "1: remove the NUL"),
-            ("hello world", false, "1: expected five fields and a command, NAME=VALUE, or a comment"),
+            (
+                "hello world",
+                false,
+                "1: expected five fields and a command, NAME=VALUE, or a comment",
+            ),
             ("=x", false, "1: the name of a variable stands before the ="),
             ("A=\"x", false, "1: the value begins with \", and lacks one"),
             ("A='x' y", false, "1: there is text after the second '"),
@@ -419,14 +451,21 @@ mod tests {
             ("0 3 * * *", true, "1: expected a user after the fields; leave out --system"),
             ("0 3 * * * /bin/x y", true, "1: expected a user after the fields; leave out --system"),
             ("0 3 * * * ../x y", true, "1: expected a user after the fields; leave out --system"),
-            ("@reboot x", false, "1: skipped: @reboot: a cue has no time for it; keep the line, or use a"),
+            (
+                "@reboot x",
+                false,
+                "1: skipped: @reboot: a cue has no time for it; keep the line, or use a",
+            ),
             ("0 0 30 2 * x", false, "1: skipped: no date has this day and month"),
             ("MAILTO=me@example.com", false, "1: differs: failures are mailed to your account"),
             ("RANDOM_DELAY=5", false, "1: differs: RANDOM_DELAY is not used"),
         ] {
             let found = faults(text, is_system);
             assert!(found.starts_with(fault), "{text}: {found}");
-            assert!(!found.contains('\n') && parse(text, is_system).jobs.is_empty(), "{text}: {found}");
+            assert!(
+                !found.contains('\n') && parse(text, is_system).jobs.is_empty(),
+                "{text}: {found}"
+            );
         }
         let all = faults("0 25 * * * x\n@reboot y\nz\n", false);
         assert_eq!(all.lines().count(), 3, "{all}");

@@ -77,7 +77,8 @@ const CUES_HEAD: &str = "# From a crontab. Look at it, then: cued apply -f cues.
 # cron starts a command again while it still runs: remove `overlap` for that.
 # A run that no worker takes in time fails, and you get a message.
 ";
-const TASKS_HEAD: &str = "# The commands of a crontab, for `cued work --file`. As under cron, each starts in
+const TASKS_HEAD: &str =
+    "# The commands of a crontab, for `cued work --file`. As under cron, each starts in
 # the home folder, and its input is what followed a %, or empty.
 ";
 
@@ -100,17 +101,23 @@ impl ImportAction {
 
 impl ImportCrontab {
     fn run(self) -> Result<(), CliError> {
-        let zone = self.tz.as_ref().map_or_else(|| Ok(zone_of_machine()), |name| parse_zone("tz", name))?;
+        let zone = self
+            .tz
+            .as_ref()
+            .map_or_else(|| Ok(zone_of_machine()), |name| parse_zone("tz", name))?;
         let (jobs, mut notes) = self.read()?;
         notes.extend(note_of_unknown_zone().filter(|_| self.tz.is_none()));
         let namespace = self.namespace();
         if self.namespace.is_none() && COMMON_NAMES.contains(&namespace.as_str()) {
-            notes.push(format!("many machines are called {namespace}: give each its own --namespace"));
+            notes.push(format!(
+                "many machines are called {namespace}: give each its own --namespace"
+            ));
         }
         let mut files = vec![self.cues(&jobs, &zone)];
         files.extend(self.tasks(&jobs));
         self.write(&files)?;
-        let written = files.iter().map(|file| format!("wrote {}: {}", file.path.display(), file.content));
+        let written =
+            files.iter().map(|file| format!("wrote {}: {}", file.path.display(), file.content));
         let next = files.iter().map(|file| format!("  {}", file.next));
         let lines = notes.into_iter().chain(written).chain(["next:".to_owned()]).chain(next);
         print_note(&lines.collect::<Vec<_>>().join("\n"))
@@ -118,11 +125,14 @@ impl ImportCrontab {
 
     /// The jobs of all files, each with a name of its own, and what a person has to know about other lines.
     fn read(&self) -> Result<(Vec<NamedJob>, Vec<String>), CliError> {
-        let (mut jobs, mut notes, mut faults, mut skipped) = (Vec::new(), Vec::new(), Vec::new(), 0_u64);
+        let (mut jobs, mut notes, mut faults, mut skipped) =
+            (Vec::new(), Vec::new(), Vec::new(), 0_u64);
         for file in &self.files {
             let is_stdin = file == "-";
             if is_stdin && io::stdin().is_terminal() {
-                return Err(usage("give a FILE, or a crontab in a pipe: crontab -l | cued import crontab -"));
+                return Err(usage(
+                    "give a FILE, or a crontab in a pipe: crontab -l | cued import crontab -",
+                ));
             }
             let source = if is_stdin { file.clone() } else { format!("@{file}") };
             let place = if is_stdin { "crontab" } else { file };
@@ -158,7 +168,8 @@ impl ImportCrontab {
             zone.name()
         );
         for (name, job) in jobs {
-            let mut cue = json!({"schedule": job.schedule, "worker": true, "task": self.task(name)});
+            let mut cue =
+                json!({"schedule": job.schedule, "worker": true, "task": self.task(name)});
             if !job.description.is_empty() {
                 // `${` would be a variable of `cued apply`.
                 cue["description"] = job.description.replace("${", "$${").into();
@@ -198,9 +209,11 @@ impl ImportCrontab {
             for (index, jobs) in jobs.chunks(MAX_TASKS).enumerate() {
                 let number = if index == 0 { String::new() } else { format!("-{}", index + 1) };
                 let path = self.path(&format!("tasks{suffix}{number}.yaml"));
-                let entries = jobs.iter().map(|(name, job)| entry(&self.task(name), task(job), &["run"]));
+                let entries =
+                    jobs.iter().map(|(name, job)| entry(&self.task(name), task(job), &["run"]));
                 let text = format!("{TASKS_HEAD}tasks:\n{}", entries.collect::<String>());
-                let mut next = format!("cued work --file {}", shell_word(&path.display().to_string()));
+                let mut next =
+                    format!("cued work --file {}", shell_word(&path.display().to_string()));
                 if jobs.len() > 1 {
                     next += &format!(" --jobs {}", jobs.len().min(MAX_JOBS));
                 }
@@ -217,10 +230,13 @@ impl ImportCrontab {
     }
 
     fn write(&self, files: &[NewFile]) -> Result<(), CliError> {
-        let existing = files.iter().map(|file| &file.path).find(|path| path.symlink_metadata().is_ok());
+        let existing =
+            files.iter().map(|file| &file.path).find(|path| path.symlink_metadata().is_ok());
         if let Some(path) = existing.filter(|_| !self.force) {
             let path = path.display();
-            return Err(usage(format!("{path} exists: --force replaces it, --to writes to another folder")));
+            return Err(usage(format!(
+                "{path} exists: --force replaces it, --to writes to another folder"
+            )));
         }
         std::fs::create_dir_all(&self.to).map_err(|error| cannot_write(&self.to, error))?;
         // The cues, which are first, come last: they are no use without their tasks.
@@ -259,7 +275,11 @@ fn task(job: &Job) -> Value {
 /// Writes a file in one step, so that a full disk leaves the old one as it is.
 fn put(file: &NewFile, replaces: bool) -> io::Result<()> {
     let mode = Permissions::from_mode(if file.is_private { 0o600 } else { 0o666 });
-    let folder = file.path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = file
+        .path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
     let mut new = tempfile::Builder::new().permissions(mode).tempfile_in(folder)?;
     new.write_all(file.text.as_bytes())?;
     match replaces {

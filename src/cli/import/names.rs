@@ -35,7 +35,8 @@ fn program(command: &str) -> &str {
         let name = word.rsplit('/').next().unwrap_or(word);
         // `sudo -u NAME` and `flock FILE`.
         has_argument |= word == "-u" || name == "flock";
-        let is_option = name.is_empty() || word.starts_with('-') || word.contains('=') || is_time(word);
+        let is_option =
+            name.is_empty() || word.starts_with('-') || word.contains('=') || is_time(word);
         if is_option || is_one_of(STARTERS, name) {
             continue;
         }
@@ -57,7 +58,8 @@ fn is_time(word: &str) -> bool {
 
 pub fn slug(program: &str) -> String {
     let program = program.to_ascii_lowercase();
-    let stem = EXTENSIONS.iter().find_map(|extension| program.strip_suffix(extension)).unwrap_or(&program);
+    let stem =
+        EXTENSIONS.iter().find_map(|extension| program.strip_suffix(extension)).unwrap_or(&program);
     let is_kept = |char: char| char.is_ascii_alphanumeric() || "._-".contains(char);
     let slug: String = stem.chars().map(|char| if is_kept(char) { char } else { '-' }).collect();
     let slug = slug.trim_matches(|char: char| !char.is_ascii_alphanumeric());
@@ -80,7 +82,10 @@ mod tests {
             ("/usr/local/bin/backup.sh --full", "backup"),
             ("backup >> /var/log/x 2>&1", "backup"),
             ("cd / && run-parts --report /etc/cron.hourly", "cron.hourly"),
-            ("test -x /usr/sbin/anacron || { cd / && run-parts --report /etc/cron.daily; }", "cron.daily"),
+            (
+                "test -x /usr/sbin/anacron || { cd / && run-parts --report /etc/cron.daily; }",
+                "cron.daily",
+            ),
             ("[ -x /bin/x ] && /bin/x", "x"),
             ("cd /srv; ./Report.PY", "report"),
             ("LANG=C nice -n 19 ionice -c3 /opt/scrub", "scrub"),

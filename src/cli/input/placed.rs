@@ -67,7 +67,8 @@ impl Placed {
                 Self::new(place, Node::List(items.collect()))
             }
             Value::Object(entries) => {
-                let entry = |(key, value)| Entry { key, place, value: Self::of_value(place, value) };
+                let entry =
+                    |(key, value)| Entry { key, place, value: Self::of_value(place, value) };
                 Self::new(place, Node::Object(entries.into_iter().map(entry).collect()))
             }
             scalar => Self::scalar(place, scalar),
@@ -79,7 +80,8 @@ impl Placed {
             Node::Scalar(value) => value,
             Node::List(items) => items.into_iter().map(Self::into_value).collect(),
             Node::Object(entries) => {
-                let entries = entries.into_iter().map(|entry| (entry.key, entry.value.into_value()));
+                let entries =
+                    entries.into_iter().map(|entry| (entry.key, entry.value.into_value()));
                 Value::Object(entries.collect::<Map<_, _>>())
             }
         }
@@ -182,7 +184,9 @@ impl Placed {
             || match &self.node {
                 Node::Scalar(_) => false,
                 Node::List(items) => items.iter().any(Self::is_of_environment),
-                Node::Object(entries) => entries.iter().any(|entry| entry.value.is_of_environment()),
+                Node::Object(entries) => {
+                    entries.iter().any(|entry| entry.value.is_of_environment())
+                }
             }
     }
 }

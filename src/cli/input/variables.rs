@@ -48,12 +48,15 @@ pub fn source_of(error: &clap::Error) -> Option<String> {
     if std::env::args().any(|argument| is_flag(&argument)) {
         return None;
     }
-    let variable = format!("{PREFIX}{}", flag.trim_start_matches('-').to_uppercase().replace('-', "_"));
+    let variable =
+        format!("{PREFIX}{}", flag.trim_start_matches('-').to_uppercase().replace('-', "_"));
     std::env::var(&variable).is_ok_and(|given| given.contains(value)).then_some(variable)
 }
 
 fn known(command: &Command) -> BTreeSet<String> {
-    let own = command.get_arguments().filter_map(|argument| argument.get_env()?.to_str().map(str::to_owned));
+    let own = command
+        .get_arguments()
+        .filter_map(|argument| argument.get_env()?.to_str().map(str::to_owned));
     let mut names: BTreeSet<String> = own.chain(OTHERS.split(' ').map(str::to_owned)).collect();
     for command in command.get_subcommands() {
         names.extend(known(command));
@@ -70,7 +73,8 @@ fn is_unknown(name: &str, known: &BTreeSet<String>) -> bool {
 }
 
 fn nearest<'a>(name: &str, known: &'a BTreeSet<String>) -> Option<&'a str> {
-    let by_distance = known.iter().map(|candidate| (strsim::levenshtein(name, candidate), candidate));
+    let by_distance =
+        known.iter().map(|candidate| (strsim::levenshtein(name, candidate), candidate));
     let (distance, nearest) = by_distance.min()?;
     (distance <= MAX_DIFFERENCES).then_some(nearest)
 }

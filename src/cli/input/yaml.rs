@@ -72,7 +72,9 @@ fn parse(text: &str) -> Result<Placed, Fault> {
             Fault::NotYaml(YamlFault { place, reason })
         })?;
         let begin = place(&span.start);
-        builder.add(event, span).map_err(|reason| Fault::Refused(YamlFault { place: begin, reason }))?;
+        builder
+            .add(event, span)
+            .map_err(|reason| Fault::Refused(YamlFault { place: begin, reason }))?;
     }
     let empty = || YamlFault { place: Place::START, reason: "it is empty".to_owned() };
     builder.document.ok_or_else(|| Fault::Refused(empty()))
@@ -108,10 +110,13 @@ impl Builder {
             _ => (0, false),
         };
         let is_open = matches!(event, Event::SequenceStart(..) | Event::MappingStart(..));
-        let expects_key = self.open.last().is_some_and(|open| open.value.is_object() && open.key.is_none());
+        let expects_key =
+            self.open.last().is_some_and(|open| open.value.is_object() && open.key.is_none());
         let fault = match &event {
             _ if anchor > 0 => "anchors and aliases are not read; repeat the value".to_owned(),
-            _ if has_tag => "YAML tags (!x) are not read; write the value in quotes if it is text".to_owned(),
+            _ if has_tag => {
+                "YAML tags (!x) are not read; write the value in quotes if it is text".to_owned()
+            }
             _ if is_open && expects_key => "a key is a text, not a list or an object".to_owned(),
             _ if is_open && self.open.len() == MAX_OPEN => {
                 format!("it is nested deeper than {MAX_OPEN} levels")
@@ -163,7 +168,9 @@ impl Builder {
         };
         match (&mut open.value.node, open.key.take()) {
             (Node::List(items), _) => items.push(value),
-            (Node::Object(entries), Some((key, place))) => entries.push(Entry { key, place, value }),
+            (Node::Object(entries), Some((key, place))) => {
+                entries.push(Entry { key, place, value })
+            }
             _ => {}
         }
     }
@@ -214,8 +221,14 @@ mod tests {
     fn yaml_becomes_json_with_numbers_digit_for_digit() {
         for (text, json) in [
             ("b: x\na: {cron: 0 2 * * *} # a comment", r#"{"a":{"cron":"0 2 * * *"},"b":"x"}"#),
-            ("[5.50, 1e3, 123456789012345678901234567890]", "[5.50,1e+3,123456789012345678901234567890]"),
-            ("a:\nb: on\nc: 2030-01-01\nd: 12:30", r#"{"a":null,"b":"on","c":"2030-01-01","d":"12:30"}"#),
+            (
+                "[5.50, 1e3, 123456789012345678901234567890]",
+                "[5.50,1e+3,123456789012345678901234567890]",
+            ),
+            (
+                "a:\nb: on\nc: 2030-01-01\nd: 12:30",
+                r#"{"a":null,"b":"on","c":"2030-01-01","d":"12:30"}"#,
+            ),
             ("a: |\n  x\n  y\n", r#"{"a":"x\ny\n"}"#),
             (
                 "\u{feff}{\n\t\"a\": [1, {\"b\": null}],\n\t\"c\": \"\\ud83d\\ude00\"\n}",

@@ -33,7 +33,11 @@ type Found = Option<(Place, String)>;
 impl Source<'_> {
     /// The line with this number, from 1; empty beyond the end.
     fn line(&self, number: usize) -> &[char] {
-        number.checked_sub(1).and_then(|index| self.lines.get(index)).map(Vec::as_slice).unwrap_or_default()
+        number
+            .checked_sub(1)
+            .and_then(|index| self.lines.get(index))
+            .map(Vec::as_slice)
+            .unwrap_or_default()
     }
 
     fn stopped_in(&self) -> &[char] {
@@ -42,7 +46,8 @@ impl Source<'_> {
 
     /// The line of the stop, and the nearest one above that has text.
     fn near(&self) -> impl Iterator<Item = usize> {
-        let above = (1..self.at.line).rev().find(|number| indentation(self.line(*number)).is_some());
+        let above =
+            (1..self.at.line).rev().find(|number| indentation(self.line(*number)).is_some());
         [Some(self.at.line), above].into_iter().flatten()
     }
 
@@ -57,7 +62,8 @@ impl Source<'_> {
     }
 
     fn reserved(&self) -> Found {
-        let first = self.stopped_in().get(self.at.column - 1).filter(|char| RESERVED.contains(char))?;
+        let first =
+            self.stopped_in().get(self.at.column - 1).filter(|char| RESERVED.contains(char))?;
         let example = match first {
             '*' => "as in \"*/5 * * * *\"".to_owned(),
             '@' => "as in \"@daily\"".to_owned(),
@@ -91,11 +97,13 @@ impl Source<'_> {
         self.near().find_map(|line| {
             let chars = self.line(line);
             let begin = chars.iter().position(|char| !matches!(char, ' ' | '-'))?;
-            let is_of_key = |char: &char| char.is_ascii_alphanumeric() || matches!(char, '_' | '-' | '.');
+            let is_of_key =
+                |char: &char| char.is_ascii_alphanumeric() || matches!(char, '_' | '-' | '.');
             let colon = begin + chars[begin..].iter().take_while(|char| is_of_key(char)).count();
             let is_key = chars[begin].is_ascii_alphabetic() && chars.get(colon) == Some(&':');
             // `http://`
-            let is_close = chars.get(colon + 1).is_some_and(|next| !matches!(next, ' ' | '\t' | '/'));
+            let is_close =
+                chars.get(colon + 1).is_some_and(|next| !matches!(next, ' ' | '\t' | '/'));
             let place = Place { line, column: colon + 2 };
             (is_key && is_close).then(|| (place, "write a space after the colon".to_owned()))
         })
@@ -104,7 +112,8 @@ impl Source<'_> {
     /// `description: nightly: backup`
     fn second_colon(&self) -> Found {
         let (before, after) = self.stopped_in().split_at_checked(self.at.column - 1)?;
-        let is_second = after.first() == Some(&':') && before.windows(2).any(|two| two == [':', ' ']);
+        let is_second =
+            after.first() == Some(&':') && before.windows(2).any(|two| two == [':', ' ']);
         is_second.then(|| (self.at, "put the text in quotes: it has a colon".to_owned()))
     }
 
@@ -116,7 +125,8 @@ impl Source<'_> {
         let is_below = last.iter().rev().find(|char| !char.is_whitespace()) == Some(&':');
         let is_deeper = indentation(last).is_some_and(|above| own > above);
         let fits = above.chain([last]).any(|line| indentation(line) == Some(own));
-        let reason = "this line is in the column of no line above; indent the fields of an object alike";
+        let reason =
+            "this line is in the column of no line above; indent the fields of an object alike";
         let place = Place { line: self.at.line, column: own + 1 };
         let is_first = is_deeper && is_below;
         (!fits && !is_first).then(|| (place, reason.to_owned()))

@@ -13,7 +13,9 @@ use jiff::tz::TimeZone;
 use serde_json::{Value, json};
 
 use crate::cli::error::{CliError, cannot, failed};
-use crate::cli::output::table::{Cell, ColumnRule, Styles, Table, Times, details, relative, text_of};
+use crate::cli::output::table::{
+    Cell, ColumnRule, Styles, Table, Times, details, relative, text_of,
+};
 use crate::cli::printable::{print_error, printable};
 use crate::cli::width::folded;
 use crate::client::request::ApiResponse;
@@ -72,14 +74,20 @@ impl Output {
     {
         match self.format {
             Format::Json => print_line(list.json().trim_end_matches('\n')),
-            Format::Jsonl => print(&list.items.iter().map(|item| format!("{item}\n")).collect::<String>()),
+            Format::Jsonl => {
+                print(&list.items.iter().map(|item| format!("{item}\n")).collect::<String>())
+            }
             Format::Yaml => print(&yaml::document(&list.json())?),
             Format::Id => {
                 let line = |item: &Value| format!("{}\n", printable(&text_of(item, id)));
                 print(&list.items.iter().map(line).collect::<String>())
             }
-            Format::Table | Format::Wide if list.items.is_empty() => return self.note(list.advice()),
-            Format::Table | Format::Wide => print(&table(&list.items).render(self.is_wide(), &self.styles)),
+            Format::Table | Format::Wide if list.items.is_empty() => {
+                return self.note(list.advice());
+            }
+            Format::Table | Format::Wide => {
+                print(&table(&list.items).render(self.is_wide(), &self.styles))
+            }
         }?;
         match list.total {
             // A program gets as many as it asked for.

@@ -73,13 +73,18 @@ impl Table {
         let title = |index: &usize| Cell::new(self.columns[*index].0, Style::Title);
         let mut rows: Vec<Vec<Cell>> = vec![shown.iter().map(title).collect()];
         let cell = |row: &Vec<Cell>, index: usize| {
-            row.get(index).map(|cell| Cell::new(one_line(&cell.text), cell.style)).unwrap_or_default()
+            row.get(index)
+                .map(|cell| Cell::new(one_line(&cell.text), cell.style))
+                .unwrap_or_default()
         };
-        rows.extend(self.rows.iter().map(|row| shown.iter().map(|index| cell(row, *index)).collect()));
+        rows.extend(
+            self.rows.iter().map(|row| shown.iter().map(|index| cell(row, *index)).collect()),
+        );
         let Some(terminal) = styles.width else {
             return rows.iter().map(|row| values(row, styles)).collect();
         };
-        let width = |column: usize| rows.iter().map(|row| row[column].text.width()).max().unwrap_or(0);
+        let width =
+            |column: usize| rows.iter().map(|row| row[column].text.width()).max().unwrap_or(0);
         let mut widths: Vec<usize> = (0..shown.len()).map(width).collect();
         if !is_wide {
             // A column that a narrow terminal leaves out does not take the room of the others.
@@ -105,7 +110,8 @@ fn values(row: &[Cell], styles: &Styles) -> String {
 
 /// Lines of a name and a value. Lines without a value are left out. At a terminal a value is folded beside its name.
 pub fn details(lines: &[(&str, Cell)], styles: &Styles) -> String {
-    let lines: Vec<&(&str, Cell)> = lines.iter().filter(|(_, value)| !value.text.is_empty()).collect();
+    let lines: Vec<&(&str, Cell)> =
+        lines.iter().filter(|(_, value)| !value.text.is_empty()).collect();
     let width = lines.iter().map(|(name, _)| name.width()).max().unwrap_or(0);
     let room = styles.width.map(|terminal| terminal.saturating_sub(width + GAP.len()));
     let line = |(name, value): &&(&str, Cell)| {
@@ -116,7 +122,11 @@ pub fn details(lines: &[(&str, Cell)], styles: &Styles) -> String {
         });
         let indent = format!("\n{:width$}{GAP}", "");
         let text: Vec<String> = text.map(|text| styles.paint(&text, value.style)).collect();
-        format!("{}{GAP}{}\n", styles.paint(&format!("{name:width$}"), Style::Faint), text.join(&indent))
+        format!(
+            "{}{GAP}{}\n",
+            styles.paint(&format!("{name:width$}"), Style::Faint),
+            text.join(&indent)
+        )
     };
     lines.iter().map(line).collect()
 }
@@ -125,8 +135,9 @@ pub fn details(lines: &[(&str, Cell)], styles: &Styles) -> String {
 fn shorten(widths: &mut [usize], may_shorten: &[bool], terminal: usize) {
     loop {
         let all = widths.iter().sum::<usize>() + GAP.len() * widths.len().saturating_sub(1);
-        let widest =
-            (0..widths.len()).filter(|column| may_shorten[*column]).max_by_key(|column| widths[*column]);
+        let widest = (0..widths.len())
+            .filter(|column| may_shorten[*column])
+            .max_by_key(|column| widths[*column]);
         match widest {
             Some(column) if all > terminal && widths[column] > MIN_WIDTH => widths[column] -= 1,
             _ => return,
@@ -142,7 +153,8 @@ fn line(row: &[Cell], widths: &[usize], styles: &Styles) -> String {
         .map(|(index, (cell, width))| {
             let text = cut(&cell.text, *width);
             // No blanks at the end of a line.
-            let missing = if index + 1 < row.len() { width.saturating_sub(text.width()) } else { 0 };
+            let missing =
+                if index + 1 < row.len() { width.saturating_sub(text.width()) } else { 0 };
             format!("{}{:missing$}", styles.paint(&text, cell.style), "")
         })
         .collect();
@@ -200,7 +212,9 @@ impl Styles {
         let has_colour = match color {
             ColorChoice::Always => true,
             ColorChoice::Never => false,
-            ColorChoice::Auto => anstream::AutoStream::choice(&io::stdout()) != anstream::ColorChoice::Never,
+            ColorChoice::Auto => {
+                anstream::AutoStream::choice(&io::stdout()) != anstream::ColorChoice::Never
+            }
         };
         let given = std::env::var(COLUMNS_VARIABLE).ok().and_then(|columns| columns.parse().ok());
         let of_terminal = || terminal_size::terminal_size().map_or(80, |(width, _)| width.0.into());
@@ -302,8 +316,11 @@ impl Times {
     /// An instant of the API: `2026-11-22 18:00:00+01:00`. Text that is no instant stays.
     pub fn instant(&self, instant: &str) -> String {
         let Ok(at) = instant.parse::<Timestamp>() else { return instant.to_owned() };
-        let format =
-            if at.subsec_millisecond() == 0 { "%Y-%m-%d %H:%M:%S%:z" } else { "%Y-%m-%d %H:%M:%S%.3f%:z" };
+        let format = if at.subsec_millisecond() == 0 {
+            "%Y-%m-%d %H:%M:%S%:z"
+        } else {
+            "%Y-%m-%d %H:%M:%S%.3f%:z"
+        };
         at.to_zoned(self.zone.clone()).strftime(format).to_string()
     }
 
@@ -404,8 +421,9 @@ pub fn parse_duration(text: &str) -> Result<SignedDuration, String> {
 
 /// Parses a duration into whole seconds; a number alone is of seconds.
 pub fn parse_seconds(text: &str) -> Result<u32, String> {
-    let seconds =
-        || u32::try_from(parse_duration(text)?.as_secs()).map_err(|_| format!("{text:?} is too long"));
+    let seconds = || {
+        u32::try_from(parse_duration(text)?.as_secs()).map_err(|_| format!("{text:?} is too long"))
+    };
     text.parse().or_else(|_| seconds())
 }
 
@@ -430,12 +448,20 @@ mod tests {
             ],
         };
         let text = table.render(false, &TERMINAL);
-        assert_eq!(text, "ID      NAME\ncue_1   日本 nightly backup of everything\ncue_22  b\u{fffd}[2J\n");
+        assert_eq!(
+            text,
+            "ID      NAME\ncue_1   日本 nightly backup of everything\ncue_22  b\u{fffd}[2J\n"
+        );
         assert!(table.render(true, &TERMINAL).contains("everything  n\n"));
         let narrow = Styles { width: Some(24), ..PIPE };
-        assert_eq!(table.render(false, &narrow).lines().nth(1).unwrap(), "cue_1   日本 nightly ba…");
-        let roomy =
-            Table { columns: vec![("ID", ColumnRule::Shortened), ("TARGET", ColumnRule::Roomy)], ..table };
+        assert_eq!(
+            table.render(false, &narrow).lines().nth(1).unwrap(),
+            "cue_1   日本 nightly ba…"
+        );
+        let roomy = Table {
+            columns: vec![("ID", ColumnRule::Shortened), ("TARGET", ColumnRule::Roomy)],
+            ..table
+        };
         let at = |columns| roomy.render(false, &Styles { width: Some(columns), ..PIPE });
         assert!(
             !at(119).contains("TARGET") && at(120).contains("  TARGET\ncue_1   日本 nightly"),
@@ -471,7 +497,8 @@ mod tests {
     #[test]
     fn the_parts_of_a_line_end_where_the_terminal_does() {
         let parts = ["one", "", "two", "three"].map(|text| (text.to_owned(), Style::Plain));
-        for (width, line) in [(80, "one  two  three"), (14, "one  two  thr…"), (11, "one  two"), (2, "o…")]
+        for (width, line) in
+            [(80, "one  two  three"), (14, "one  two  thr…"), (11, "one  two"), (2, "o…")]
         {
             assert_eq!(fitted(&parts, width, &PIPE), line, "{width}");
         }
@@ -505,11 +532,11 @@ mod tests {
         let short = ["2026-11-22T17:00:00.25Z", ""].map(|instant| berlin.minute(instant));
         assert_eq!(short, ["2026-11-22 18:00", ""]);
         let now = "2026-11-22T22:59:00Z".parse().unwrap();
-        let log =
-            ["2026-11-22T17:00:00.25Z", "2026-11-22T23:00:00Z"].map(|instant| berlin.log_time(instant, now));
+        let log = ["2026-11-22T17:00:00.25Z", "2026-11-22T23:00:00Z"]
+            .map(|instant| berlin.log_time(instant, now));
         assert_eq!(log, ["18:00:00", "11-23 00:00"]);
-        let short =
-            ["2026-11-22T17:00:00.25Z", "2026-11-22T23:00:05Z"].map(|instant| berlin.short(instant, now));
+        let short = ["2026-11-22T17:00:00.25Z", "2026-11-22T23:00:05Z"]
+            .map(|instant| berlin.short(instant, now));
         assert_eq!(short, ["18:00:00", "11-23 00:00:05"]);
         let error = |text: &str| Times::new(false, Some(text), "timezone").unwrap_err().to_string();
         let unknown = error("Mars/Olympus");
@@ -527,7 +554,8 @@ mod tests {
     fn durations_are_rounded_to_their_unit_and_read_in_it() {
         let shown = [0, 999, 1_000, 30_049, 119_000, 7_200_000, 172_800_000, -50].map(duration);
         assert_eq!(shown, ["0 ms", "999 ms", "1.0 s", "30.0 s", "2 min", "2 h", "2 d", "-50 ms"]);
-        let seconds = ["1h30m", "90s", "10m", "2d"].map(|text| parse_duration(text).unwrap().as_secs());
+        let seconds =
+            ["1h30m", "90s", "10m", "2d"].map(|text| parse_duration(text).unwrap().as_secs());
         assert_eq!(seconds, [5_400, 90, 600, 172_800]);
         for bad in ["", "10", "0s", "-5m", "2h ago", "m", "99999999999999999999d", "2026-11-22"] {
             assert!(parse_duration(bad).is_err(), "{bad}");

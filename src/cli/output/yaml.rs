@@ -33,7 +33,9 @@ fn append(yaml: &mut String, value: &Value, order: &[&str], depth: usize, is_ite
     match value {
         Value::Object(entries) if !entries.is_empty() => {
             let mut entries: Vec<(&String, &Value)> = entries.iter().collect();
-            entries.sort_by_key(|(name, _)| order.iter().position(|it| it == name).unwrap_or(order.len()));
+            entries.sort_by_key(|(name, _)| {
+                order.iter().position(|it| it == name).unwrap_or(order.len())
+            });
             for (index, (name, value)) in entries.into_iter().enumerate() {
                 // The first key of an object stands beside the dash.
                 *yaml += if index == 0 && is_item { " " } else { &line };
@@ -71,7 +73,12 @@ pub fn escaped(text: &str) -> String {
     let mut yaml = String::new();
     for char in text.chars() {
         match char {
-            '\u{7f}'..='\u{9f}' | '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}' => {
+            '\u{7f}'..='\u{9f}'
+            | '\u{2028}'
+            | '\u{2029}'
+            | '\u{feff}'
+            | '\u{fffe}'
+            | '\u{ffff}' => {
                 yaml += &format!("\\u{:04x}", u32::from(char));
             }
             _ if is_order_mark(char) => yaml += &format!("\\u{:04x}", u32::from(char)),

@@ -33,7 +33,8 @@ impl BenchCommand {
         let herd = usize::try_from(self.herd).unwrap_or(usize::MAX);
         let options = BenchOptions { folder: self.dir, duration: self.seconds, herd };
         let mut bar = Bar::new("bench");
-        let mut show = |step: &str, done: usize, all: usize| bar.show(done as u64, all as u64, step);
+        let mut show =
+            |step: &str, done: usize, all: usize| bar.show(done as u64, all as u64, step);
         let figures = bench::run(&options, &mut show);
         bar.end();
         let figures = figures.map_err(failed)?;

@@ -28,19 +28,22 @@ pub fn read(path: &Path) -> Result<Vec<u8>, CliError> {
 }
 
 pub fn network(text: &str) -> Result<Cidr, String> {
-    text.parse().map_err(|_| "expected an address or a network, such as 127.0.0.1 or 10.0.0.0/8".to_owned())
+    text.parse()
+        .map_err(|_| "expected an address or a network, such as 127.0.0.1 or 10.0.0.0/8".to_owned())
 }
 
 /// Parses `--allow-host`: a name or an address, as in the `Host` header, without a port.
 pub fn host_name(text: &str) -> Result<String, String> {
     let is_name = |text: &str| {
-        !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_".contains(&byte))
+        !text.is_empty()
+            && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_".contains(&byte))
     };
     let bracketed = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
     if is_name(text) || bracketed.is_some_and(|address| address.parse::<Ipv6Addr>().is_ok()) {
         return Ok(text.to_owned());
     }
-    Err("expected a host without scheme and port, such as cue.example.com, 10.0.0.5 or [fd00::5]".to_owned())
+    Err("expected a host without scheme and port, such as cue.example.com, 10.0.0.5 or [fd00::5]"
+        .to_owned())
 }
 
 /// Parses `--listen`. `localhost` means 127.0.0.1; other host names are not resolved.
@@ -55,6 +58,7 @@ pub fn socket_address(text: &str) -> Result<SocketAddr, String> {
 /// Parses `--public-url`: the base of links to this server and of its echo endpoint.
 pub fn web_address(text: &str) -> Result<String, String> {
     let target = CallbackTarget::parse(text).ok().filter(|_| !text.contains(['?', '#']));
-    let invalid = || "expected a URL such as https://cue.example.com, with a path if needed".to_owned();
+    let invalid =
+        || "expected a URL such as https://cue.example.com, with a path if needed".to_owned();
     target.map(|target| target.url).ok_or_else(invalid)
 }

@@ -249,7 +249,8 @@ impl Serve {
         let config = self.config(db, dev)?;
         let own_url = self.public_url.is_none();
         let until_input_ends = self.until_input_ends;
-        let listen = ListenConfig { api: listen, own_url, metrics: self.metrics_listen, until_input_ends };
+        let listen =
+            ListenConfig { api: listen, own_url, metrics: self.metrics_listen, until_input_ends };
         let served = server::run(clock, config, listen).map_err(CliError::from);
         if let Some(Err(error)) = temporary.map(TempDir::close) {
             tracing::warn!(%error, "the temporary folder cannot be removed");
@@ -268,18 +269,24 @@ impl Serve {
 
     fn clock(&self) -> Result<Clock, CliError> {
         let wrong = |text| {
-            usage(format!("--test-clock {text:?} is not a timestamp: write it as 2030-01-31T09:00:00Z"))
+            usage(format!(
+                "--test-clock {text:?} is not a timestamp: write it as 2030-01-31T09:00:00Z"
+            ))
         };
         match self.test_clock.as_deref() {
             None => Ok(Clock::system()),
             Some("now") => Ok(Clock::test(None)),
-            Some(text) => Ok(Clock::test(Some(text.parse::<Timestamp>().map_err(|_| wrong(text))?))),
+            Some(text) => {
+                Ok(Clock::test(Some(text.parse::<Timestamp>().map_err(|_| wrong(text))?)))
+            }
         }
     }
 
     fn config(&self, db: PathBuf, dev: bool) -> Result<Config, CliError> {
         let allowed = match self.allow_callbacks_to.as_slice() {
-            [] if dev => AddressPolicy::new(&[AllowRule::Public, AllowRule::Private, AllowRule::Loopback]),
+            [] if dev => {
+                AddressPolicy::new(&[AllowRule::Public, AllowRule::Private, AllowRule::Loopback])
+            }
             given => AddressPolicy::new(given),
         };
         let registration = match self.registration {
@@ -289,7 +296,12 @@ impl Serve {
             Some(RegistrationArg::Closed) => Some(RegistrationPolicy::Closed),
         };
         Ok(Config {
-            public_url: self.public_url.as_deref().unwrap_or_default().trim_end_matches('/').to_owned(),
+            public_url: self
+                .public_url
+                .as_deref()
+                .unwrap_or_default()
+                .trim_end_matches('/')
+                .to_owned(),
             held: self.held,
             has_public_url: self.public_url.is_some(),
             dev,
@@ -305,7 +317,8 @@ impl Serve {
             max_mails: usize::try_from(self.max_mails).unwrap_or(usize::MAX),
             http: HttpLimits {
                 allowed_hosts: self.allowed_hosts(dev),
-                max_buffered: usize::try_from(self.max_buffered).map_or(usize::MAX, |mib| mib << 20),
+                max_buffered: usize::try_from(self.max_buffered)
+                    .map_or(usize::MAX, |mib| mib << 20),
                 max_connections: usize::try_from(self.max_connections).unwrap_or(usize::MAX),
                 max_streams: usize::from(self.max_streams),
                 page: self.page == OnOff::On,
@@ -323,7 +336,8 @@ impl Serve {
         let is_local = dev || (listen.is_loopback() && self.public_url.is_none());
         let public = self.public_url.as_deref().and_then(|url| CallbackTarget::parse(url).ok());
         let addresses = public.map(|target| target.host).into_iter().chain([listen.to_string()]);
-        let bracketed = addresses.map(|host| if host.contains(':') { format!("[{host}]") } else { host });
+        let bracketed =
+            addresses.map(|host| if host.contains(':') { format!("[{host}]") } else { host });
         is_local.then(|| self.allow_host.iter().cloned().chain(bracketed).collect())
     }
 
@@ -346,7 +360,9 @@ impl Serve {
 
 /// Stripe account. Without these flags, users request plans and the operator decides with `cued billing`.
 #[derive(Args)]
-#[command(next_help_heading = "Billing with Stripe (set all or none; without it see `cued billing`)")]
+#[command(
+    next_help_heading = "Billing with Stripe (set all or none; without it see `cued billing`)"
+)]
 pub struct StripeFlags {
     /// Secret API key of the Stripe account; prefer the environment variable, which `ps` does not show
     #[arg(long, env = "CUED_STRIPE_SECRET_KEY", value_name = "KEY", hide_env_values = true)]
@@ -389,12 +405,15 @@ impl StripeFlags {
             ("--stripe-price-scale-annual", &self.stripe_price_scale_annual),
         ];
         // Some tools, such as Docker Compose, pass an unset variable as an empty one.
-        let given = flags.map(|(_, value)| value.as_deref().map(str::trim).filter(|text| !text.is_empty()));
+        let given =
+            flags.map(|(_, value)| value.as_deref().map(str::trim).filter(|text| !text.is_empty()));
         let api_base = self.stripe_api_base.trim_end_matches('/');
         if given.iter().all(Option::is_none) && api_base == API_BASE {
             return Ok(None);
         }
-        let [Some(secret_key), Some(webhook_secret), Some(pm), Some(pa), Some(sm), Some(sa)] = given else {
+        let [Some(secret_key), Some(webhook_secret), Some(pm), Some(pa), Some(sm), Some(sa)] =
+            given
+        else {
             let flags = flags.iter().zip(given).filter(|(_, given)| given.is_none());
             let missing: Vec<&str> = flags.map(|((name, _), _)| *name).collect();
             return Err(usage(format!(
@@ -404,7 +423,9 @@ impl StripeFlags {
             )));
         };
         if !api_base.starts_with("https://") && !api_base.starts_with("http://") {
-            return Err(usage(format!("--stripe-api-base {api_base:?} is not an http or https URL")));
+            return Err(usage(format!(
+                "--stripe-api-base {api_base:?} is not an http or https URL"
+            )));
         }
         let prices = Prices::new([pm, pa, sm, sa].map(str::to_owned)).ok_or_else(|| {
             usage("two --stripe-price-* flags have the same id: each plan and interval needs its own price")

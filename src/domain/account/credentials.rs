@@ -24,7 +24,9 @@ pub fn without_secrets(text: &str) -> String {
     [KEY_PREFIX, SECRET_PREFIX].iter().fold(text.to_owned(), |text, prefix| {
         let mut parts = text.split(prefix);
         let first = parts.next().unwrap_or_default().to_owned();
-        parts.fold(first, |text, part| text + prefix + "…" + part.trim_start_matches(char::is_alphanumeric))
+        parts.fold(first, |text, part| {
+            text + prefix + "…" + part.trim_start_matches(char::is_alphanumeric)
+        })
     })
 }
 
@@ -159,7 +161,9 @@ mod tests {
         let expected = "795d1941197e206fa28c388260b9337689734f8722701492007e6d76907f23c0";
         assert_eq!(hex::encode(&key.hash()), expected);
         let others = [text.replace('f', "F"), text.replace("0f", "é"), format!("{text}0")];
-        for text in others.iter().map(String::as_str).chain(["", "cue_sk_", &text[..38], &text[7..]]) {
+        for text in
+            others.iter().map(String::as_str).chain(["", "cue_sk_", &text[..38], &text[7..]])
+        {
             assert_eq!(ApiKey::parse(text), None, "{text}");
         }
         assert_eq!(format!("{key:?}"), "ApiKey(…)");

@@ -91,7 +91,10 @@ impl UserCode {
     }
 }
 
-fn random_groups<E>(groups: usize, mut fill: impl FnMut(&mut [u8]) -> Result<(), E>) -> Result<String, E> {
+fn random_groups<E>(
+    groups: usize,
+    mut fill: impl FnMut(&mut [u8]) -> Result<(), E>,
+) -> Result<String, E> {
     // The largest multiple of 30 in a byte: higher values would make the first characters more likely.
     const LIMIT: u8 = 240;
     let mut chars = Vec::with_capacity(groups * GROUP_CHARS);
@@ -102,7 +105,8 @@ fn random_groups<E>(groups: usize, mut fill: impl FnMut(&mut [u8]) -> Result<(),
         chars.extend(unbiased.map(|byte| char::from(ALPHABET[usize::from(byte % 30)])));
     }
     chars.truncate(groups * GROUP_CHARS);
-    let groups: Vec<String> = chars.chunks(GROUP_CHARS).map(|group| group.iter().collect()).collect();
+    let groups: Vec<String> =
+        chars.chunks(GROUP_CHARS).map(|group| group.iter().collect()).collect();
     Ok(groups.join("-"))
 }
 
@@ -199,7 +203,9 @@ impl DeviceLogin {
             return LinkStatus::Unknown;
         }
         match self.state_at(now) {
-            _ if matches!(self.state, LoginState::Approved | LoginState::Claimed) => LinkStatus::Used,
+            _ if matches!(self.state, LoginState::Approved | LoginState::Claimed) => {
+                LinkStatus::Used
+            }
             None => LinkStatus::Expired,
             Some(_) => LinkStatus::Valid,
         }
@@ -222,13 +228,19 @@ mod tests {
             Ok::<(), ()>(())
         };
         let code = DeviceCode::generate(&mut fill).unwrap();
-        assert_eq!((code.as_str(), DeviceCode::parse(code.as_str())), ("ZYXW-VTSR-QPNM", Some(code.clone())));
+        assert_eq!(
+            (code.as_str(), DeviceCode::parse(code.as_str())),
+            ("ZYXW-VTSR-QPNM", Some(code.clone()))
+        );
         let zeros = |bytes: &mut [u8]| {
             bytes.fill(0);
             Ok::<(), ()>(())
         };
         let user_code = UserCode::generate(zeros).unwrap();
-        assert_eq!((user_code.as_str(), UserCode::typed(" abcd-2345 ").as_str()), ("2222-2222", "ABCD-2345"));
+        assert_eq!(
+            (user_code.as_str(), UserCode::typed(" abcd-2345 ").as_str()),
+            ("2222-2222", "ABCD-2345")
+        );
         let token = LinkToken::from_random([0xA5; 32]);
         assert_eq!(
             (token.reveal(), token.hash()),

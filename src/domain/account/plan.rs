@@ -58,7 +58,8 @@ pub struct PlanLimits {
 }
 
 impl PlanLimits {
-    pub const NONE: Self = Self { cues: None, executions: None, requests_per_minute: None, storage_mb: None };
+    pub const NONE: Self =
+        Self { cues: None, executions: None, requests_per_minute: None, storage_mb: None };
 }
 
 #[derive(Deserialize)]
@@ -115,7 +116,12 @@ impl Default for Plans {
         ];
         let table: BTreeMap<_, _> =
             table.into_iter().map(|(name, limits)| (name.to_owned(), limits)).collect();
-        Self { table: Arc::new(table), default: "free".to_owned(), limited: true, trusts_unconfirmed: false }
+        Self {
+            table: Arc::new(table),
+            default: "free".to_owned(),
+            limited: true,
+            trusts_unconfirmed: false,
+        }
     }
 }
 
@@ -135,7 +141,8 @@ impl Plans {
         }
         let built_in = Self::default();
         let limits = |(name, entry): (String, PlanEntry)| {
-            let usual = built_in.table.get(&name).map_or(Some(DEFAULT_STORAGE_MB), |plan| plan.storage_mb);
+            let usual =
+                built_in.table.get(&name).map_or(Some(DEFAULT_STORAGE_MB), |plan| plan.storage_mb);
             let PlanEntry { cues, executions, requests_per_minute, storage_mb } = entry;
             let storage_mb = storage_mb.unwrap_or(usual);
             (name, PlanLimits { cues, executions, requests_per_minute, storage_mb })
@@ -179,8 +186,12 @@ impl Plans {
     pub fn storage_bounds(&self, plan: &str, is_confirmed: bool) -> StorageBounds {
         if self.limited {
             let bounds = StorageBounds::new(&self.entry(plan), 1);
-            let unconfirmed = (!is_confirmed && self.bounds_unconfirmed()).then_some(MAX_UNCONFIRMED_BYTES);
-            return StorageBounds { bytes: bounds.bytes.into_iter().chain(unconfirmed).min(), ..bounds };
+            let unconfirmed =
+                (!is_confirmed && self.bounds_unconfirmed()).then_some(MAX_UNCONFIRMED_BYTES);
+            return StorageBounds {
+                bytes: bounds.bytes.into_iter().chain(unconfirmed).min(),
+                ..bounds
+            };
         }
         let largest = |limit: fn(&PlanLimits) -> Option<u32>| {
             // A plan without the limit lifts it for everyone.
@@ -252,7 +263,9 @@ impl Quota {
             Some(limit) if self.used >= limit => {
                 // Kept until the month ends: a change of plan and back does not start another grace period.
                 let since = *self.over_quota_since.get_or_insert(now);
-                if now.duration_since(since) >= GRACE || self.used >= limit.saturating_mul(GRACE_FACTOR) {
+                if now.duration_since(since) >= GRACE
+                    || self.used >= limit.saturating_mul(GRACE_FACTOR)
+                {
                     return false;
                 }
             }
@@ -279,21 +292,35 @@ mod tests {
             r#"{{"free": {entry}}}, "gold": {entry}}}, "small": {entry}, "storage_mb": 2}}, "any": {entry}, "storage_mb": null}}}}"#
         );
         let plans = Plans::from_json(&json).unwrap();
-        for (plan, bytes) in
-            [("free", Some(64 << 20)), ("gold", Some(1 << 30)), ("small", Some(2 << 20)), ("any", None)]
-        {
-            assert_eq!(plans.storage_bounds(plan, true), StorageBounds { cues: Some(200), bytes }, "{plan}");
+        for (plan, bytes) in [
+            ("free", Some(64 << 20)),
+            ("gold", Some(1 << 30)),
+            ("small", Some(2 << 20)),
+            ("any", None),
+        ] {
+            assert_eq!(
+                plans.storage_bounds(plan, true),
+                StorageBounds { cues: Some(200), bytes },
+                "{plan}"
+            );
         }
     }
 
     #[test]
     fn tables_with_a_misspelt_limit_or_without_free_are_refused() {
         assert!(
-            Plans::from_json(r#"{"free": {"cue": 1, "executions": 1, "requests_per_minute": 1}}"#).is_err()
+            Plans::from_json(r#"{"free": {"cue": 1, "executions": 1, "requests_per_minute": 1}}"#)
+                .is_err()
         );
         let no_free = r#"{"pro": {"cues": 1, "executions": 1, "requests_per_minute": 1}}"#;
         assert!(Plans::from_json(no_free).unwrap_err().to_string().contains("free"));
-        assert!(Plans::default().with_default("gold").unwrap_err().to_string().contains("free, pro, scale"));
+        assert!(
+            Plans::default()
+                .with_default("gold")
+                .unwrap_err()
+                .to_string()
+                .contains("free, pro, scale")
+        );
     }
 
     fn at(text: &str) -> Timestamp {

@@ -44,7 +44,9 @@ pub fn customer_network(address: IpAddr) -> IpAddr {
 
 fn network(address: IpAddr, bits: u32) -> IpAddr {
     match address.to_canonical() {
-        IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & (u128::MAX << (128 - bits)))),
+        IpAddr::V6(v6) => {
+            IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & (u128::MAX << (128 - bits))))
+        }
         v4 => v4,
     }
 }
@@ -185,7 +187,8 @@ impl<K: Copy + Eq + Hash> SlidingWindows<K> {
             self.windows.shrink_to(self.windows.len() * 2);
         }
         if self.windows.len() >= MAX_KEYS && !self.windows.contains_key(key) {
-            let mut newest: Vec<_> = self.windows.values().map(|window| window.0.back().copied()).collect();
+            let mut newest: Vec<_> =
+                self.windows.values().map(|window| window.0.back().copied()).collect();
             let (_, median, _) = newest.select_nth_unstable(MAX_KEYS / 2);
             let median = *median;
             self.windows.retain(|_, window| window.0.back().copied() > median);
@@ -218,7 +221,8 @@ impl Window {
     }
 
     fn status(&self, limit: u32, now: Timestamp, span: i64) -> RateLimitStatus {
-        let empty = self.0.back().map_or(now.as_millisecond(), |newest| newest.saturating_add(span));
+        let empty =
+            self.0.back().map_or(now.as_millisecond(), |newest| newest.saturating_add(span));
         let reset = ceil_seconds(empty);
         RateLimitStatus { limit: Some(limit), used: self.used(), reset, refused_for: None }
     }
@@ -239,7 +243,8 @@ mod tests {
     fn client(peer: &str, hops: &[&str]) -> String {
         let trusted: Vec<Cidr> =
             ["10.0.0.0/8", "::1", "fd00::/8"].map(|network| network.parse().unwrap()).to_vec();
-        client_address(peer.parse().unwrap(), hops.iter().map(|hop| hop.as_bytes()), &trusted).to_string()
+        client_address(peer.parse().unwrap(), hops.iter().map(|hop| hop.as_bytes()), &trusted)
+            .to_string()
     }
 
     #[test]
@@ -277,7 +282,10 @@ mod tests {
         assert_eq!(address("2001:db8:1:3::"), "2001:db8:1:3::");
         assert_eq!(address("192.0.2.1"), "192.0.2.1");
         assert_eq!(address("::ffff:192.0.2.1"), "192.0.2.1");
-        assert_eq!(customer_network("2001:db8:1:ff02::1".parse().unwrap()).to_string(), "2001:db8:1:ff00::");
+        assert_eq!(
+            customer_network("2001:db8:1:ff02::1".parse().unwrap()).to_string(),
+            "2001:db8:1:ff00::"
+        );
     }
 
     fn at(millis: i64) -> Timestamp {
@@ -309,11 +317,14 @@ mod tests {
     #[test]
     fn a_refusal_does_not_count_and_names_the_seconds_until_the_oldest_expires() {
         let mut windows = full(2, at(0));
-        for (millis, seconds) in [(0, 60), (1, 60), (999, 60), (1_000, 59), (58_999, 2), (59_001, 1)] {
+        for (millis, seconds) in
+            [(0, 60), (1, 60), (999, 60), (1_000, 59), (58_999, 2), (59_001, 1)]
+        {
             assert_eq!(windows.refused_for(1, at(millis)), Some(seconds), "after {millis} ms");
             assert_eq!(windows.admit(1, at(millis)), Some(seconds), "after {millis} ms");
         }
-        let expected = RateLimitStatus { limit: Some(2), used: 1, reset: 1_800_000_120, refused_for: None };
+        let expected =
+            RateLimitStatus { limit: Some(2), used: 1, reset: 1_800_000_120, refused_for: None };
         assert_eq!(windows.admit_below(1, 2, at(60_000)), expected);
     }
 
@@ -336,7 +347,11 @@ mod tests {
                 windows.admit(u32::MAX, at(i64::from(key)));
             }
         }
-        assert!((MAX_KEYS / 2..=MAX_KEYS).contains(&windows.windows.len()), "{}", windows.windows.len());
+        assert!(
+            (MAX_KEYS / 2..=MAX_KEYS).contains(&windows.windows.len()),
+            "{}",
+            windows.windows.len()
+        );
         assert_eq!(windows.status(&u32::MAX, 60, at(50_000)).used, 10);
     }
 }

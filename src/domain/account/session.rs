@@ -84,7 +84,13 @@ pub struct Session {
 }
 
 impl Session {
-    pub fn begin(id: String, method: SignInMethod, device: String, address: String, now: Timestamp) -> Self {
+    pub fn begin(
+        id: String,
+        method: SignInMethod,
+        device: String,
+        address: String,
+        now: Timestamp,
+    ) -> Self {
         let expires_at = expiry(now, now);
         Self { id, method, device, address, created_at: now, seen_at: now, expires_at }
     }
@@ -149,9 +155,18 @@ mod tests {
     #[test]
     fn a_device_has_a_readable_name() {
         for (user_agent, name) in [
-            ("Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0", "Firefox on Linux"),
-            ("Mozilla/5.0 (Windows NT 10.0) Chrome/140.0 Safari/537.36 Edg/140.0", "Edge on Windows"),
-            ("Mozilla/5.0 (iPhone; CPU iPhone OS 18_0 like Mac OS X) Safari/604.1", "Safari on iPhone"),
+            (
+                "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0",
+                "Firefox on Linux",
+            ),
+            (
+                "Mozilla/5.0 (Windows NT 10.0) Chrome/140.0 Safari/537.36 Edg/140.0",
+                "Edge on Windows",
+            ),
+            (
+                "Mozilla/5.0 (iPhone; CPU iPhone OS 18_0 like Mac OS X) Safari/604.1",
+                "Safari on iPhone",
+            ),
             ("curl/8.0\u{7}", "curl/8.0"),
             (&"ä".repeat(100), &"ä".repeat(64)),
         ] {

@@ -148,13 +148,16 @@ impl Grid {
     /// The place of the step that contains an hour; `None` outside of the grid.
     pub fn place(&self, hour: i64) -> Option<usize> {
         let number = hour.div_euclid(self.step.hours());
-        (self.first..self.end).contains(&number).then(|| usize::try_from(number - self.first).ok())?
+        (self.first..self.end)
+            .contains(&number)
+            .then(|| usize::try_from(number - self.first).ok())?
     }
 
     pub fn begins(&self) -> impl Iterator<Item = Timestamp> {
         let length = self.step.hours() * HOUR_MS;
         // The step of the first representable instant begins before it.
-        (self.first..self.end)
-            .map(move |number| Timestamp::from_millisecond(number * length).unwrap_or(Timestamp::MIN))
+        (self.first..self.end).map(move |number| {
+            Timestamp::from_millisecond(number * length).unwrap_or(Timestamp::MIN)
+        })
     }
 }

@@ -20,8 +20,7 @@ pub const KEYS_REVOKED: &str = "keys_revoked";
 /// `error_message` of executions that wait, because the account may not call more often until its address is confirmed.
 pub const ADDRESS_UNCONFIRMED: &str = "address_unconfirmed";
 /// What lifts the bounds on an account with an unconfirmed address, for error messages.
-pub const CONFIRM: &str =
-    "confirm the address of the account by signing in with a mailed link, and keep its API keys there";
+pub const CONFIRM: &str = "confirm the address of the account by signing in with a mailed link, and keep its API keys there";
 
 pub const MAX_REGISTRATIONS: u32 = 10;
 
@@ -157,7 +156,11 @@ mod tests {
             ("2026-03-31T23:30:00-01:00", "2026-04-01T00:00:00Z", "2026-05-01T00:00:00Z"),
         ] {
             let (from, until) = month_bounds(at.parse().unwrap());
-            assert_eq!((from.to_string(), until.to_string()), (first.to_owned(), next.to_owned()), "{at}");
+            assert_eq!(
+                (from.to_string(), until.to_string()),
+                (first.to_owned(), next.to_owned()),
+                "{at}"
+            );
         }
     }
 }

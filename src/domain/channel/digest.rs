@@ -73,7 +73,8 @@ pub fn digest(id: String, notices: &[Notice], is_cut: bool, now: Timestamp) -> M
         all.add(message);
         match &message.cue_id {
             Some(cue_id) => {
-                let (name, tally) = cues.entry(cue_id).or_insert_with(|| (cue_id, Tally::default()));
+                let (name, tally) =
+                    cues.entry(cue_id).or_insert_with(|| (cue_id, Tally::default()));
                 *name = message.cue_name.as_deref().unwrap_or(*name);
                 tally.add(message);
             }
@@ -83,8 +84,11 @@ pub fn digest(id: String, notices: &[Notice], is_cut: bool, now: Timestamp) -> M
     let mut cues: Vec<_> = cues.into_values().collect();
     cues.sort_by_key(|(name, tally)| (std::cmp::Reverse(tally.total()), *name));
     let mood = cues.iter().map(|(_, tally)| tally.mood).chain([account.mood]).max();
-    let named: Vec<String> =
-        cues.iter().take(NAMED_CUES).map(|(name, tally)| format!("{name} ({})", tally.total())).collect();
+    let named: Vec<String> = cues
+        .iter()
+        .take(NAMED_CUES)
+        .map(|(name, tally)| format!("{name} ({})", tally.total()))
+        .collect();
     let and_more = |shown: usize| match cues.len().saturating_sub(shown) {
         0 => String::new(),
         1 => " and 1 more cue".to_owned(),
@@ -96,7 +100,8 @@ pub fn digest(id: String, notices: &[Notice], is_cut: bool, now: Timestamp) -> M
         title += &format!(": {}{}", named.join(", "), and_more(NAMED_CUES));
     }
     // Events of the account have no name.
-    let mut lines: Vec<String> = (account.total() > 0).then(|| account.line("")).into_iter().collect();
+    let mut lines: Vec<String> =
+        (account.total() > 0).then(|| account.line("")).into_iter().collect();
     let shown = DIGEST_LINES - lines.len();
     lines.extend(cues.iter().take(shown).map(|(name, tally)| tally.line(&format!("{name}: "))));
     let rest = and_more(shown);
@@ -129,13 +134,17 @@ mod tests {
                 ..Message::test("id", "x", now())
             },
         };
-        let failed =
-            |cue: &str| notice(cue, EXECUTION_FAILED, Mood::Critical, &format!("{cue} failed: 500 from a"));
+        let failed = |cue: &str| {
+            notice(cue, EXECUTION_FAILED, Mood::Critical, &format!("{cue} failed: 500 from a"))
+        };
         let mut notices = vec![failed("sync"), failed("backup"), failed("backup")];
         notices.push(notice("backup", CUE_RECOVERED, Mood::Good, "backup recovered after 2 min"));
         notices.push(notice("trim", "alert.claim_lost", Mood::Warning, "Worker a lost its claim"));
         let message = digest("id".to_owned(), &notices, false, now());
-        assert_eq!(message.title, "3 failures, 1 alert, 1 recovery: backup (3), sync (1), trim (1)");
+        assert_eq!(
+            message.title,
+            "3 failures, 1 alert, 1 recovery: backup (3), sync (1), trim (1)"
+        );
         assert_eq!(
             message.text,
             "backup: 2 failures, 1 recovery; last: backup recovered after 2 min\nsync failed: 500 from a\n\
@@ -149,7 +158,12 @@ mod tests {
             ("2 failures, 1 recovery: backup (3)", Mood::Good)
         );
         notices.push(failed("backup"));
-        notices.push(notice("backup", CUE_PAUSED, Mood::Warning, "backup was paused because a run failed"));
+        notices.push(notice(
+            "backup",
+            CUE_PAUSED,
+            Mood::Warning,
+            "backup was paused because a run failed",
+        ));
         assert_eq!(digest("id".to_owned(), &notices, false, now()).mood, Mood::Critical);
         let of_account = |title: &str| {
             let mut notice = notice("", "alert.catch_up", Mood::Warning, title);

@@ -104,7 +104,12 @@ impl Message {
     pub fn mail(&self) -> StoredMail {
         let Self { title, text, link, .. } = self;
         let is_test = self.is_test();
-        StoredMail::Channel { title: title.clone(), text: text.clone(), link: link.clone(), is_test }
+        StoredMail::Channel {
+            title: title.clone(),
+            text: text.clone(),
+            link: link.clone(),
+            is_test,
+        }
     }
 
     pub fn is_test(&self) -> bool {
@@ -208,7 +213,8 @@ pub struct AttemptFailure {
 impl AttemptFailure {
     /// In a few words. `host` is that of the callback, if there is one.
     fn reason(&self, host: Option<&str>) -> String {
-        let from = |what: &str| host.map_or_else(|| what.to_owned(), |host| format!("{what} from {host}"));
+        let from =
+            |what: &str| host.map_or_else(|| what.to_owned(), |host| format!("{what} from {host}"));
         match (self.http_status, self.cause) {
             (_, Some(FailureCause::Expired)) => "it did not succeed in time".to_owned(),
             (_, Some(FailureCause::Timeout)) => from("no answer in time"),
@@ -217,11 +223,9 @@ impl AttemptFailure {
                 ("", _) => "no reason was given".to_owned(),
                 (error, None) => reported(error),
                 // A text of ours: "the connection was refused"
-                (error, Some(_)) => one_line(error, MAX_REASON).trim_start_matches("the ").replacen(
-                    "connection was ",
-                    "connection ",
-                    1,
-                ),
+                (error, Some(_)) => one_line(error, MAX_REASON)
+                    .trim_start_matches("the ")
+                    .replacen("connection was ", "connection ", 1),
             },
         }
     }
@@ -262,7 +266,8 @@ impl FailedRun {
         let times = if *attempts > 1 { format!(" {attempts} times") } else { String::new() };
         let title = format!("{} failed{times}: {}", subject.name(), self.reason());
         let mut message = subject.message(id, EXECUTION_FAILED, Mood::Critical, &title, now);
-        message.text = format!("The run of {} will not be retried.", subject.time(self.scheduled_for));
+        message.text =
+            format!("The run of {} will not be retried.", subject.time(self.scheduled_for));
         if *streak > 1 {
             message.text += &format!("\n{streak} runs in a row have failed.");
         }
@@ -274,7 +279,9 @@ impl FailedRun {
         let (host, reason) = (self.host.as_deref(), self.last.reason(self.host.as_deref()));
         let before = self.before.as_ref().map(|before| {
             // The host is named once.
-            before.reason(host.filter(|_| before.http_status.is_none() && self.last.http_status.is_none()))
+            before.reason(
+                host.filter(|_| before.http_status.is_none() && self.last.http_status.is_none()),
+            )
         });
         let before = before.filter(|before| !reason.starts_with(before.as_str()));
         let before = before.map(|before| format!(" ({before} before)")).unwrap_or_default();
@@ -378,7 +385,11 @@ mod tests {
     }
 
     fn ended(http_status: Option<u16>, cause: Option<FailureCause>, error: &str) -> AttemptFailure {
-        AttemptFailure { http_status, cause, error: Some(error.to_owned()).filter(|error| !error.is_empty()) }
+        AttemptFailure {
+            http_status,
+            cause,
+            error: Some(error.to_owned()).filter(|error| !error.is_empty()),
+        }
     }
 
     #[test]
@@ -410,7 +421,13 @@ mod tests {
                 host,
                 "backup failed 2 times: connection refused (no answer in time from nas.lan before)",
             ),
-            (1, &ended(None, None, "exit code 1\nof tar"), None, None, "backup failed: exit code 1 of tar"),
+            (
+                1,
+                &ended(None, None, "exit code 1\nof tar"),
+                None,
+                None,
+                "backup failed: exit code 1 of tar",
+            ),
             (1, &ended(None, None, ""), None, None, "backup failed: no reason was given"),
             (
                 1,
@@ -466,7 +483,8 @@ mod tests {
             ("2026-01-02T08:59:00Z", "3 d 1 h"),
             ("2026-01-05T11:00:00Z", "0 s"),
         ] {
-            let message = recovered(&subject(), "id".to_owned(), (since.parse().unwrap(), 3), now());
+            let message =
+                recovered(&subject(), "id".to_owned(), (since.parse().unwrap(), 3), now());
             assert_eq!(message.title, format!("backup recovered after {words}"));
             assert!(message.text.starts_with("3 runs have failed since "), "{}", message.text);
             assert!(message.text.ends_with(" Europe/Berlin."), "{}", message.text);

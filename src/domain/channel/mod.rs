@@ -206,7 +206,11 @@ impl Quiet {
         };
         let day = if time < self.to { local.date() } else { local.date().tomorrow().ok()? };
         // After the end of a repeated hour `to` may have passed.
-        if covers { zone.earliest_instant(day.to_datetime(self.to)).filter(|end| *end > at) } else { None }
+        if covers {
+            zone.earliest_instant(day.to_datetime(self.to)).filter(|end| *end > at)
+        } else {
+            None
+        }
     }
 }
 
@@ -281,7 +285,8 @@ impl Channel {
 
     /// `tags` are those of the cue; an event of the account has none.
     pub fn takes_event(&self, event: &str, tags: &Tags) -> bool {
-        let has_tag = self.tags.is_empty() || self.tags.iter().any(|tag| tags.iter().any(|own| own == tag));
+        let has_tag =
+            self.tags.is_empty() || self.tags.iter().any(|tag| tags.iter().any(|own| own == tag));
         has_tag && self.events.has(event)
     }
 
@@ -299,7 +304,9 @@ impl Channel {
     /// The rule of contract §12: the first message goes at once, and more than [`MAX_SINGLE`] in a window become one. What
     /// fell in the quiet hours is one message at their end.
     pub fn turn(&self, waiting: &[Notice], now: Timestamp) -> Turn {
-        let (Some(oldest), Some(newest)) = (waiting.first(), waiting.last()) else { return Turn::Idle };
+        let (Some(oldest), Some(newest)) = (waiting.first(), waiting.last()) else {
+            return Turn::Idle;
+        };
         if let Some(until) = self.silent_until(now) {
             return Turn::WaitUntil(until);
         }
@@ -450,8 +457,13 @@ mod tests {
     #[test]
     fn a_turn_follows_the_window_and_the_last_notice() {
         let settings = Settings::default();
-        let built_in =
-            Channel::built_in(("id", "name"), ChannelType::Ntfy, settings, &[], at("2026-01-01T00:00:00Z"));
+        let built_in = Channel::built_in(
+            ("id", "name"),
+            ChannelType::Ntfy,
+            settings,
+            &[],
+            at("2026-01-01T00:00:00Z"),
+        );
         let (now, open) = (at("2026-01-01T10:00:30Z"), "2026-01-01T10:00:00Z");
         let (full, settled) = (at("2026-01-01T10:01:00Z"), at("2026-01-01T10:00:31Z"));
         for (window, ages, turn) in [
@@ -473,7 +485,11 @@ mod tests {
             (channel.window_at, channel.window_count) =
                 window.map_or((None, 0), |(start, count)| (Some(at(start)), count));
             let notice = |seconds: &i64| Notice {
-                topic: Topic::new(Vec::new(), Tags::default(), now - SignedDuration::from_secs(*seconds)),
+                topic: Topic::new(
+                    Vec::new(),
+                    Tags::default(),
+                    now - SignedDuration::from_secs(*seconds),
+                ),
                 message: Message::test("id", "x", now),
             };
             let waiting: Vec<Notice> = ages.iter().map(notice).collect();
@@ -496,7 +512,11 @@ mod tests {
             (1, Some(86_400), "2026-01-01T13:00:00Z"),
         ] {
             let asked = asked.map(SignedDuration::from_secs);
-            assert_eq!(after_failure(failures, asked, made, now), NextStep::RetryAt(at(next)), "{failures}");
+            assert_eq!(
+                after_failure(failures, asked, made, now),
+                NextStep::RetryAt(at(next)),
+                "{failures}"
+            );
         }
         assert_eq!(after_failure(1, None, made, at("2026-01-02T09:59:55Z")), NextStep::Failed);
     }
@@ -519,7 +539,9 @@ mod tests {
 
     #[test]
     fn an_event_is_one_of_the_words() {
-        for word in ["execution.failed", "cue.recovered", "cue.paused", "alert.*", "alert.clock_behind"] {
+        for word in
+            ["execution.failed", "cue.recovered", "cue.paused", "alert.*", "alert.clock_behind"]
+        {
             assert!(is_event(word), "{word}");
         }
         for word in ["", "*", "alert.", "alert.test", "execution.succeeded", "execution.failed "] {

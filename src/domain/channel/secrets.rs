@@ -19,10 +19,15 @@ fn may_be_token(text: &str) -> bool {
 pub fn without_secrets(line: &str) -> String {
     let is_token = |part: &str| {
         let part = part.trim_matches(|char: char| !char.is_ascii_alphanumeric());
-        may_be_token(part) && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_:".contains(&byte))
+        may_be_token(part)
+            && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_:".contains(&byte))
     };
-    let is_secret = |word: &str| word.matches('/').count() > 1 || word.split(['.', ',', '=']).any(is_token);
-    line.split(' ').map(|word| if is_secret(word) { "…" } else { word }).collect::<Vec<_>>().join(" ")
+    let is_secret =
+        |word: &str| word.matches('/').count() > 1 || word.split(['.', ',', '=']).any(is_token);
+    line.split(' ')
+        .map(|word| if is_secret(word) { "…" } else { word })
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 /// The text without tokens. JSON, instants, UUIDs and paths stay, which are ordinary in an answer.
@@ -30,7 +35,8 @@ pub fn without_tokens(text: &str) -> String {
     let is_part_of_token = |char: char| char.is_ascii_alphanumeric() || matches!(char, '-' | '_');
     let (mut shown, mut rest) = (String::with_capacity(text.len()), text);
     while !rest.is_empty() {
-        let (word, after) = rest.split_at(rest.find(|char| !is_part_of_token(char)).unwrap_or(rest.len()));
+        let (word, after) =
+            rest.split_at(rest.find(|char| !is_part_of_token(char)).unwrap_or(rest.len()));
         // Dates and UUIDs are short between their dashes.
         shown.push_str(if word.split(['-', '_']).any(may_be_token) { "…" } else { word });
         let (between, next) = after.split_at(after.find(is_part_of_token).unwrap_or(after.len()));
@@ -71,10 +77,13 @@ fn with_parts(secret: &str) -> Vec<&str> {
         after_host = rest.find('/').map_or("", |at| &rest[at..]);
         let path = after_host.split(['?', '#']).next().unwrap_or_default();
         parts.extend([after_host, path].into_iter().filter(|path| path.len() >= MIN_PART));
-        parts.extend(path.rsplit('/').find(|part| !part.is_empty()).filter(|part| part.len() >= MIN_PART));
+        parts.extend(
+            path.rsplit('/').find(|part| !part.is_empty()).filter(|part| part.len() >= MIN_PART),
+        );
     }
     let is_no_word = |part: &&str| {
-        part.len() >= MIN_PART && part.bytes().any(|byte| byte.is_ascii_digit() || byte.is_ascii_uppercase())
+        part.len() >= MIN_PART
+            && part.bytes().any(|byte| byte.is_ascii_digit() || byte.is_ascii_uppercase())
     };
     parts.extend(after_host.split(['/', '?', '&', '=', ':', '#']).filter(is_no_word));
     parts.retain(|part| part.len() >= MIN_SECRET);

@@ -55,7 +55,8 @@ impl Cue {
             if restarts_interval(&self.schedule, &schedule) {
                 schedule.begin(now);
             }
-            schedule.bounds.delay_seconds = Some(jitter_delay(&self.id, schedule.bounds.jitter_seconds));
+            schedule.bounds.delay_seconds =
+                Some(jitter_delay(&self.id, schedule.bounds.jitter_seconds));
             // An instant in the past is rejected for a paused cue too, because it could never run.
             if change.schedule.at.is_some() || matches!(change.schedule.end, Some(Some(_))) {
                 schedule.first_run(now)?;
@@ -82,7 +83,9 @@ impl Cue {
                 self.delay_next_run(delay, now);
                 Ok(())
             }
-            (Some(RequestedStatus::Active), _) if self.status != CueStatus::Active || rescheduled => {
+            (Some(RequestedStatus::Active), _)
+                if self.status != CueStatus::Active || rescheduled =>
+            {
                 self.activate(now)
             }
             (None, _) if rescheduled && self.status != CueStatus::Paused => self.activate(now),
@@ -113,17 +116,21 @@ impl SchedulePatch {
             bound.iter().flatten().all(|text| text.parse::<Timestamp>().is_ok())
         };
         // A local time needs the zone of the cue.
-        let is_zone_known = self.timezone.is_some() || (is_instant(&self.start) && is_instant(&self.end));
-        let has_bounds = self.start.is_some() || self.end.is_some() || self.jitter_seconds.is_some();
+        let is_zone_known =
+            self.timezone.is_some() || (is_instant(&self.start) && is_instant(&self.end));
+        let has_bounds =
+            self.start.is_some() || self.end.is_some() || self.jitter_seconds.is_some();
         if !has_bounds || !(is_whole || is_zone_known) {
             return Vec::new();
         }
         let recurs = self.cron.is_some() || self.every.is_some();
-        let schedule = match self.kind.filter(|_| is_whole).or(recurs.then_some(ScheduleKind::Recurring)) {
-            Some(kind) => self.schedule(kind),
-            // Any rule serves to compare the bounds with each other.
-            None => Self { every: Some("366d".to_owned()), ..self.clone() }.schedule(ScheduleKind::Recurring),
-        };
+        let schedule =
+            match self.kind.filter(|_| is_whole).or(recurs.then_some(ScheduleKind::Recurring)) {
+                Some(kind) => self.schedule(kind),
+                // Any rule serves to compare the bounds with each other.
+                None => Self { every: Some("366d".to_owned()), ..self.clone() }
+                    .schedule(ScheduleKind::Recurring),
+            };
         schedule.map_or_else(|_| Vec::new(), |schedule| bounds_errors(&schedule))
     }
 }

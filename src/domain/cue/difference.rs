@@ -2,8 +2,8 @@
 
 use crate::domain::api_error::{FieldError, Refusal};
 use crate::domain::cue::{
-    CallbackPatch, Cue, CuePatch, CueStatus, NewCue, OnFailurePatch, Payload, RequestedStatus, RetryPatch,
-    SchedulePatch, ScheduleSpec, StoredSchedule, Transport,
+    CallbackPatch, Cue, CuePatch, CueStatus, NewCue, OnFailurePatch, Payload, RequestedStatus,
+    RetryPatch, SchedulePatch, ScheduleSpec, StoredSchedule, Transport,
 };
 use crate::domain::execution::RetryPolicy;
 use crate::domain::time::instant;
@@ -29,7 +29,12 @@ impl Difference {
 
     /// The schedule and the status. A cue that has ended stays as it is until its rule or a bound differs: its instant has
     /// passed, so that a new zone or catch-up would have no run.
-    fn compare_runs(&mut self, cue: &Cue, wanted: &StoredSchedule, status: Option<RequestedStatus>) {
+    fn compare_runs(
+        &mut self,
+        cue: &Cue,
+        wanted: &StoredSchedule,
+        status: Option<RequestedStatus>,
+    ) {
         let current = match cue.status {
             CueStatus::Active => Some(RequestedStatus::Active),
             CueStatus::Paused => Some(RequestedStatus::Paused),
@@ -82,12 +87,20 @@ impl Cue {
         it.patch.retry = retry(&mut it, &self.retry, wanted.retry);
         it.patch.on_failure = OnFailurePatch {
             email: it.value("on_failure.email", &self.on_failure.email, wanted.on_failure.email),
-            webhook: it.value("on_failure.webhook", &self.on_failure.webhook, wanted.on_failure.webhook),
+            webhook: it.value(
+                "on_failure.webhook",
+                &self.on_failure.webhook,
+                wanted.on_failure.webhook,
+            ),
             pause: it.value("on_failure.pause", &self.on_failure.pause, wanted.on_failure.pause),
         };
-        it.patch.verification = it.value("verification.mode", &self.verification, wanted.verification);
-        it.patch.claim_within_minutes =
-            it.value("claim_within_minutes", &self.claim_within_minutes, wanted.claim_within_minutes);
+        it.patch.verification =
+            it.value("verification.mode", &self.verification, wanted.verification);
+        it.patch.claim_within_minutes = it.value(
+            "claim_within_minutes",
+            &self.claim_within_minutes,
+            wanted.claim_within_minutes,
+        );
         let (stored, policies) = (&self.policies, wanted.policies);
         it.patch.overlap = it.value("overlap", &stored.overlap, policies.overlap);
         it.patch.max_age_seconds =
@@ -111,7 +124,11 @@ fn is_restarted(stored: &StoredSchedule, wanted: &StoredSchedule) -> bool {
     !is_same_rule || bounds(stored) != bounds(wanted)
 }
 
-fn schedule(it: &mut Difference, stored: &StoredSchedule, wanted: &StoredSchedule) -> SchedulePatch {
+fn schedule(
+    it: &mut Difference,
+    stored: &StoredSchedule,
+    wanted: &StoredSchedule,
+) -> SchedulePatch {
     let cron = |schedule: &StoredSchedule| match &schedule.when {
         ScheduleSpec::Recurring(cron) => Some(cron.clone()),
         _ => None,
@@ -147,7 +164,8 @@ fn schedule(it: &mut Difference, stored: &StoredSchedule, wanted: &StoredSchedul
 
 fn retry(it: &mut Difference, stored: &RetryPolicy, wanted: RetryPolicy) -> RetryPatch {
     let max_attempts = it.value("retry.max_attempts", &stored.max_attempts, wanted.max_attempts);
-    let minutes = it.value("retry.backoff_minutes", &stored.backoff_minutes, wanted.backoff_minutes.clone());
+    let minutes =
+        it.value("retry.backoff_minutes", &stored.backoff_minutes, wanted.backoff_minutes.clone());
     match it.value("retry.backoff_seconds", &stored.backoff_seconds, wanted.backoff_seconds) {
         Some(seconds) => RetryPatch {
             max_attempts,
@@ -175,8 +193,10 @@ fn other_transport(stored: Transport, wanted: Transport) -> Refusal {
 /// Neither the case of a name nor the order changes what is sent.
 fn has_same_headers(stored: &[(String, String)], wanted: &[(String, String)]) -> bool {
     let normal = |headers: &[(String, String)]| {
-        let mut headers: Vec<(String, String)> =
-            headers.iter().map(|(name, value)| (name.to_ascii_lowercase(), value.clone())).collect();
+        let mut headers: Vec<(String, String)> = headers
+            .iter()
+            .map(|(name, value)| (name.to_ascii_lowercase(), value.clone()))
+            .collect();
         headers.sort_unstable();
         headers
     };

@@ -39,7 +39,11 @@ impl SearchText {
 /// text. Upper case first: `ß` and `ss` fold to the same text, and so do the two lower-case forms of `Σ`.
 pub fn fold(text: &str) -> String {
     let fold_char = |char: char| char.to_uppercase().flat_map(char::to_lowercase);
-    if text.is_ascii() { text.to_ascii_lowercase() } else { text.chars().flat_map(fold_char).collect() }
+    if text.is_ascii() {
+        text.to_ascii_lowercase()
+    } else {
+        text.chars().flat_map(fold_char).collect()
+    }
 }
 
 fn searched(description: &str) -> &str {
@@ -132,7 +136,8 @@ impl CueSort {
     }
 
     pub fn position_of(self, cue: &Cue) -> ListPosition {
-        let instant = |at: Option<jiff::Timestamp>| SortValue::instant(at.map(|at| at.as_millisecond()));
+        let instant =
+            |at: Option<jiff::Timestamp>| SortValue::instant(at.map(|at| at.as_millisecond()));
         let value = match self {
             Self::Oldest | Self::Newest => SortValue::None,
             Self::Name | Self::NameDescending => SortValue::name(&cue.name),
@@ -171,7 +176,11 @@ fn letter_of(status: ExecutionStatus) -> char {
 
 /// The letters of the newest `count` runs, newest last. `executions` and the ends of the intervals of missed runs are
 /// newest first; an interval is one letter, at the time of its last run.
-pub fn letters(executions: &[(ExecutionStatus, Timestamp)], missed: &[Timestamp], count: usize) -> String {
+pub fn letters(
+    executions: &[(ExecutionStatus, Timestamp)],
+    missed: &[Timestamp],
+    count: usize,
+) -> String {
     let (mut executions, mut missed) = (executions.iter().peekable(), missed.iter().peekable());
     let mut newest_first = Vec::with_capacity(count);
     while newest_first.len() < count {
@@ -196,7 +205,8 @@ mod tests {
     use super::*;
 
     fn sorted(sort: CueSort, values: &[SortValue]) -> Vec<i64> {
-        let positions = values.iter().zip(1..).map(|(value, key)| ListPosition { value: value.clone(), key });
+        let positions =
+            values.iter().zip(1..).map(|(value, key)| ListPosition { value: value.clone(), key });
         let mut positions: Vec<ListPosition> = positions.collect();
         positions.sort_by(|one, other| sort.compare(one, other));
         positions.iter().map(|position| position.key).collect()

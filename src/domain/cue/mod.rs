@@ -20,7 +20,9 @@ use crate::domain::execution::outcome::VerificationMode;
 use crate::domain::execution::policies::{Overlap, Policies};
 use crate::domain::json::{JsonObject, JsonStr, JsonText, merged, read};
 use crate::domain::schedule::interval::Interval;
-use crate::domain::schedule::{Bounds, CatchUp, Schedule, ScheduleError, ScheduleRule, Zone, parse_instant};
+use crate::domain::schedule::{
+    Bounds, CatchUp, Schedule, ScheduleError, ScheduleRule, Zone, parse_instant,
+};
 use crate::domain::text::word_enum;
 use crate::domain::webhook::callback::{Callback, DEFAULT_TIMEOUT_SECONDS, Method, authority_of};
 use crate::domain::webhook::canonical_json::canonical;
@@ -141,8 +143,7 @@ impl NewCue {
 pub const NO_CLAIMS: &str =
     "only executions of a worker cue wait for a claim: leave claim_within_minutes out, or null";
 
-pub const NO_OUTCOMES: &str =
-    "only a webhook cue has deliveries that wait for an outcome: leave outcome_deadline_seconds out, or null";
+pub const NO_OUTCOMES: &str = "only a webhook cue has deliveries that wait for an outcome: leave outcome_deadline_seconds out, or null";
 
 const MAX_DELAY: SignedDuration = SignedDuration::from_hours(1);
 
@@ -194,7 +195,9 @@ impl StoredSchedule {
     /// Errors: the zone or the cron expression is unknown, which an upgrade of the zone database can cause.
     pub fn read(&self) -> Result<Schedule, ScheduleError> {
         let schedule = match &self.when {
-            ScheduleSpec::Recurring(cron) => Schedule::recurring(cron, &self.timezone, self.catch_up)?,
+            ScheduleSpec::Recurring(cron) => {
+                Schedule::recurring(cron, &self.timezone, self.catch_up)?
+            }
             ScheduleSpec::Every(every, from) => {
                 let rule = ScheduleRule::Every(Interval::parse(every, *from)?);
                 Schedule::new(rule, Zone::find(&self.timezone)?, self.catch_up)
@@ -209,7 +212,9 @@ impl StoredSchedule {
     pub fn from_schedule(schedule: &Schedule) -> Self {
         let when = match &schedule.rule {
             ScheduleRule::Recurring(cron) => ScheduleSpec::Recurring(cron.text().to_owned()),
-            ScheduleRule::Every(interval) => ScheduleSpec::Every(interval.text().to_owned(), interval.from()),
+            ScheduleRule::Every(interval) => {
+                ScheduleSpec::Every(interval.text().to_owned(), interval.from())
+            }
             ScheduleRule::Once(at) => ScheduleSpec::Once(*at),
         };
         let Schedule { zone, catch_up, bounds, .. } = schedule;
@@ -304,12 +309,21 @@ impl SchedulePatch {
         self.resolve(kind, Some(current))
     }
 
-    fn resolve(&self, kind: ScheduleKind, current: Option<&StoredSchedule>) -> Result<Schedule, Refusal> {
-        let zone = self.timezone.as_deref().or(current.map(|it| it.timezone.as_str())).unwrap_or("UTC");
+    fn resolve(
+        &self,
+        kind: ScheduleKind,
+        current: Option<&StoredSchedule>,
+    ) -> Result<Schedule, Refusal> {
+        let zone =
+            self.timezone.as_deref().or(current.map(|it| it.timezone.as_str())).unwrap_or("UTC");
         let catch_up = self.catch_up.or(current.map(|it| it.catch_up)).unwrap_or_default();
         let find_zone = || Zone::find(zone).map_err(ScheduleError::from);
         let interval = |text: &str, from| -> Result<Schedule, ScheduleError> {
-            Ok(Schedule::new(ScheduleRule::Every(Interval::parse(text, from)?), find_zone()?, catch_up))
+            Ok(Schedule::new(
+                ScheduleRule::Every(Interval::parse(text, from)?),
+                find_zone()?,
+                catch_up,
+            ))
         };
         let once = |at, zone| Schedule::new(ScheduleRule::Once(at), zone, catch_up);
         let schedule = match (kind, &self.cron, &self.every, &self.at, current.map(|it| &it.when)) {
@@ -320,7 +334,9 @@ impl SchedulePatch {
             (ScheduleKind::Recurring, None, Some(every), _, Some(ScheduleSpec::Every(_, from))) => {
                 interval(every, *from)?
             }
-            (ScheduleKind::Recurring, None, Some(every), ..) => interval(every, Timestamp::UNIX_EPOCH)?,
+            (ScheduleKind::Recurring, None, Some(every), ..) => {
+                interval(every, Timestamp::UNIX_EPOCH)?
+            }
             (ScheduleKind::Recurring, None, None, _, Some(ScheduleSpec::Every(every, from))) => {
                 interval(every, *from)?
             }
@@ -328,7 +344,9 @@ impl SchedulePatch {
                 let zone = find_zone()?;
                 once(parse_instant(at, &zone)?, zone)
             }
-            (ScheduleKind::Once, _, _, None, Some(ScheduleSpec::Once(at))) => once(*at, find_zone()?),
+            (ScheduleKind::Once, _, _, None, Some(ScheduleSpec::Once(at))) => {
+                once(*at, find_zone()?)
+            }
             (ScheduleKind::Recurring, ..) => {
                 return Err(incomplete(
                     "expression",
@@ -350,7 +368,10 @@ impl SchedulePatch {
                 "end" if self.end.is_none() => invalid_bound("start", "start should be before end"),
                 "jitter_seconds" if self.jitter_seconds.is_none() => {
                     let field = if self.every.is_some() { "every" } else { "cron" };
-                    invalid_bound(field, "the time between two runs should be at least jitter_seconds")
+                    invalid_bound(
+                        field,
+                        "the time between two runs should be at least jitter_seconds",
+                    )
                 }
                 _ => invalid_bound(field, message),
             });
@@ -377,20 +398,24 @@ impl SchedulePatch {
                 .map(Some)
                 .map_err(|error| Refusal::invalid(vec![invalid_bound(field, &error.to_string())])),
         };
-        let (start, end) = (bound("start", &self.start, before.start)?, bound("end", &self.end, before.end)?);
+        let (start, end) =
+            (bound("start", &self.start, before.start)?, bound("end", &self.end, before.end)?);
         Ok(Bounds { start, end, jitter_seconds, delay_seconds: None })
     }
 }
 
 /// The fields of bounds that contradict other parts of the schedule, and why.
-pub(in crate::domain::cue) fn bounds_errors(schedule: &Schedule) -> Vec<(&'static str, &'static str)> {
+pub(in crate::domain::cue) fn bounds_errors(
+    schedule: &Schedule,
+) -> Vec<(&'static str, &'static str)> {
     let Bounds { start, end, jitter_seconds, .. } = schedule.bounds;
     let mut errors = Vec::new();
     if start.zip(end).is_some_and(|(start, end)| end <= start) {
         errors.push(("end", "end should be after start"));
     }
     let jitter = SignedDuration::from_secs(jitter_seconds.into());
-    if jitter_seconds > 0 && schedule.shortest_distance().is_some_and(|distance| jitter > distance) {
+    if jitter_seconds > 0 && schedule.shortest_distance().is_some_and(|distance| jitter > distance)
+    {
         errors.push(("jitter_seconds", "jitter should be at most the time between two runs"));
     }
     errors
@@ -406,7 +431,10 @@ fn invalid_bound(field: &'static str, message: &str) -> FieldError {
 }
 
 fn incomplete(field: &'static str, message: &'static str) -> Refusal {
-    Refusal { schedule_part: SchedulePart::of(field), ..Refusal::new(ErrorCode::InvalidSchedule, message) }
+    Refusal {
+        schedule_part: SchedulePart::of(field),
+        ..Refusal::new(ErrorCode::InvalidSchedule, message)
+    }
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -522,8 +550,9 @@ impl Payload {
         if size <= MAX_PAYLOAD {
             return Ok(Self::from_json(json));
         }
-        let message =
-            format!("The payload has {size} bytes as compact JSON; at most {MAX_PAYLOAD} are allowed");
+        let message = format!(
+            "The payload has {size} bytes as compact JSON; at most {MAX_PAYLOAD} are allowed"
+        );
         Err(Refusal::new(ErrorCode::InvalidPayloadSize, message))
     }
 

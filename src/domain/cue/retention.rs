@@ -86,7 +86,8 @@ impl RetentionClock {
     pub fn settled_for(&mut self, wall: Timestamp, monotonic: Duration) -> Duration {
         let since = match self.last {
             Some((last_wall, last, since)) => {
-                let passed = SignedDuration::try_from(monotonic.saturating_sub(last)).unwrap_or_default();
+                let passed =
+                    SignedDuration::try_from(monotonic.saturating_sub(last)).unwrap_or_default();
                 let jump = wall.duration_since(last_wall).saturating_sub(passed).abs();
                 if jump > MAX_JUMP { monotonic } else { since }
             }
@@ -99,7 +100,11 @@ impl RetentionClock {
 
 fn age(number: &str, in_days: bool) -> Result<SignedDuration, ParseRetentionError> {
     let hours = i64::from(whole(number)?) * if in_days { 24 } else { 1 };
-    if hours > MAX_DAYS * 24 { Err(ParseRetentionError) } else { Ok(SignedDuration::from_hours(hours)) }
+    if hours > MAX_DAYS * 24 {
+        Err(ParseRetentionError)
+    } else {
+        Ok(SignedDuration::from_hours(hours))
+    }
 }
 
 fn whole(text: &str) -> Result<u32, ParseRetentionError> {
@@ -126,7 +131,9 @@ mod tests {
             assert_eq!(text.parse(), Ok(Retention { age, runs }), "{text}");
         }
         assert_eq!("90d,1000".parse(), Ok(Retention::default()));
-        for text in "0 0d d -1 +5 1,2 1d,2h 1d, 99999999d 1.5d OFF".split(' ').chain(["", "90 days"]) {
+        for text in
+            "0 0d d -1 +5 1,2 1d,2h 1d, 99999999d 1.5d OFF".split(' ').chain(["", "90 days"])
+        {
             assert_eq!(text.parse::<Retention>(), Err(ParseRetentionError), "{text}");
         }
     }
@@ -165,7 +172,8 @@ mod tests {
         }
         assert_eq!((sweeps(keeps(Some(5)), 7, 0..100), sweeps(keeps(None), 7, 0..10_000)), (95, 0));
         assert!(keeps(Some(1_000)).is_sweep_due(7, 1_000, 1_100), "several runs at once");
-        let at_once = (0..3_100).filter(|key| keeps(Some(1_000)).is_sweep_due(*key, 5_000, 5_001)).count();
+        let at_once =
+            (0..3_100).filter(|key| keeps(Some(1_000)).is_sweep_due(*key, 5_000, 5_001)).count();
         assert_eq!(at_once, 100);
     }
 }

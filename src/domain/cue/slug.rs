@@ -11,8 +11,7 @@ const MAX_PART: usize = 63;
 pub const SLUG_RULE: &str = "a slug should have 1 to 63 of a-z, 0-9, '.', '_' and '-', begin with a letter or a digit, \
     and may have a namespace of the same form before a slash";
 
-pub const NAMESPACE_RULE: &str =
-    "a namespace should have 1 to 63 of a-z, 0-9, '.', '_' and '-', and begin with a letter or a digit";
+pub const NAMESPACE_RULE: &str = "a namespace should have 1 to 63 of a-z, 0-9, '.', '_' and '-', and begin with a letter or a digit";
 
 /// `backup`, or `home/backup` in the namespace `home`. The slug of a cue is unique in its account.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,7 +67,9 @@ impl SlugFilter {
             (Some(_), Some(_)) => {
                 Err(("namespace", "set either slug or namespace, and leave the other one out"))
             }
-            (Some(slug), None) => Slug::parse(slug).map(Self::Slug).map(Some).ok_or(("slug", SLUG_RULE)),
+            (Some(slug), None) => {
+                Slug::parse(slug).map(Self::Slug).map(Some).ok_or(("slug", SLUG_RULE))
+            }
             (None, Some(name)) if is_namespace(name) => Ok(Some(Self::Namespace(name.to_owned()))),
             (None, Some(_)) => Err(("namespace", NAMESPACE_RULE)),
             (None, None) => Ok(None),
@@ -92,10 +93,12 @@ mod tests {
     #[test]
     fn a_slug_is_one_or_two_short_words_in_lower_case() {
         let word = "x".repeat(63);
-        for slug in ["a", "0", "db.main", "home/backup", "a-/b_", &word, &format!("{word}/{word}")] {
+        for slug in ["a", "0", "db.main", "home/backup", "a-/b_", &word, &format!("{word}/{word}")]
+        {
             assert_eq!(Slug::parse(slug).map(|slug| slug.to_string()).as_deref(), Some(slug));
         }
-        for other in ["", "A", "-a", "a b", "a/", "/a", "a/b/c", "a//b", "a/-b", "ä", "a\0", &"x".repeat(64)]
+        for other in
+            ["", "A", "-a", "a b", "a/", "/a", "a/b/c", "a//b", "a/-b", "ä", "a\0", &"x".repeat(64)]
         {
             assert_eq!(Slug::parse(other), None, "{other:?}");
         }
@@ -104,11 +107,15 @@ mod tests {
     #[test]
     fn a_namespace_has_its_slugs_and_no_others() {
         let (from, before) = SlugFilter::Namespace("home".to_owned()).bounds();
-        for (slug, is_in) in [("home/a", true), ("home/zz.9", true), ("home", false), ("home-2/a", false)] {
+        for (slug, is_in) in
+            [("home/a", true), ("home/zz.9", true), ("home", false), ("home-2/a", false)]
+        {
             assert_eq!((from.as_str()..before.as_str()).contains(&slug), is_in, "{slug}");
         }
         let (from, before) = SlugFilter::Slug(Slug("home/a".to_owned())).bounds();
-        for (slug, is_in) in [("home/a", true), ("home/a.", false), ("home/aa", false), ("home", false)] {
+        for (slug, is_in) in
+            [("home/a", true), ("home/a.", false), ("home/aa", false), ("home", false)]
+        {
             assert_eq!((from.as_str()..before.as_str()).contains(&slug), is_in, "{slug}");
         }
     }

@@ -59,7 +59,8 @@ mod tests {
         for tag in ["a", "0", "db.main", "nightly_2", "a-", &"x".repeat(32)] {
             assert!(is_tag(tag), "{tag:?}");
         }
-        for no_tag in ["", "A", "-a", ".a", "_a", "a b", "a,b", "ä", "a\n", "a\0", &"x".repeat(33)] {
+        for no_tag in ["", "A", "-a", ".a", "_a", "a b", "a,b", "ä", "a\n", "a\0", &"x".repeat(33)]
+        {
             assert!(!is_tag(no_tag), "{no_tag:?}");
         }
     }

@@ -14,7 +14,8 @@ pub const MAX_SHOWN_BODY: usize = 2000;
 
 /// The part of a stored response body that is shown: only whole characters.
 pub fn shown_body(stored: &str) -> &str {
-    let end = (0..=MAX_SHOWN_BODY.min(stored.len())).rev().find(|end| stored.is_char_boundary(*end));
+    let end =
+        (0..=MAX_SHOWN_BODY.min(stored.len())).rev().find(|end| stored.is_char_boundary(*end));
     &stored[..end.unwrap_or(0)]
 }
 
@@ -96,7 +97,8 @@ impl RetryPolicy {
             let pause = seconds.get(index).or(seconds.last()).copied().unwrap_or_default();
             return SignedDuration::from_secs(pause.into());
         }
-        let minutes = self.backoff_minutes.get(index).or(self.backoff_minutes.last()).copied().unwrap_or(0.0);
+        let minutes =
+            self.backoff_minutes.get(index).or(self.backoff_minutes.last()).copied().unwrap_or(0.0);
         SignedDuration::try_from_secs_f64(minutes * 60.0).unwrap_or(SignedDuration::ZERO)
     }
 }
@@ -131,7 +133,12 @@ impl NextStep {
 }
 
 /// The next step after attempt number `attempt` (from 1), which ended at `now` (contract §6).
-pub fn after_attempt(retry: &RetryPolicy, attempt: u32, ended: &AttemptResult, now: Timestamp) -> NextStep {
+pub fn after_attempt(
+    retry: &RetryPolicy,
+    attempt: u32,
+    ended: &AttemptResult,
+    now: Timestamp,
+) -> NextStep {
     let requested = match ended {
         AttemptResult::Responded { http_status: 200..=299, .. } => return NextStep::Success,
         AttemptResult::Responded { http_status: 410, .. } => return NextStep::Failed,
@@ -143,7 +150,8 @@ pub fn after_attempt(retry: &RetryPolicy, attempt: u32, ended: &AttemptResult, n
         return NextStep::Failed;
     }
     // Past the end of representable time there is no later instant: fail instead of wrapping.
-    now.checked_add(retry.backoff(attempt).max(requested)).map_or(NextStep::Failed, NextStep::RetryAt)
+    now.checked_add(retry.backoff(attempt).max(requested))
+        .map_or(NextStep::Failed, NextStep::RetryAt)
 }
 
 /// The longest pause that a receiver can request. A longer one would keep an execution from ending.
@@ -152,7 +160,11 @@ pub const MAX_PAUSE: SignedDuration = SignedDuration::from_hours(24);
 /// The pause requested by the `Retry-After` header of a response, counted from `now`: zero to 24 hours. `None` if the
 /// text is neither a number of seconds, of which a part counts as a whole one, nor an HTTP date, or the status neither
 /// 429 nor 503.
-pub fn requested_pause(http_status: u16, header: Option<&str>, now: Timestamp) -> Option<SignedDuration> {
+pub fn requested_pause(
+    http_status: u16,
+    header: Option<&str>,
+    now: Timestamp,
+) -> Option<SignedDuration> {
     let text = header.filter(|_| matches!(http_status, 429 | 503))?.trim_matches([' ', '\t']);
     let (seconds, part) = text.split_once('.').unwrap_or((text, "0"));
     if [seconds, part]
@@ -162,7 +174,9 @@ pub fn requested_pause(http_status: u16, header: Option<&str>, now: Timestamp) -
         // A number too large for an integer is longer than a day.
         let pause = seconds.parse().map_or(MAX_PAUSE, SignedDuration::from_secs).min(MAX_PAUSE);
         let is_whole = part.bytes().all(|byte| byte == b'0');
-        return Some(pause.saturating_add(SignedDuration::from_secs((!is_whole).into())).min(MAX_PAUSE));
+        return Some(
+            pause.saturating_add(SignedDuration::from_secs((!is_whole).into())).min(MAX_PAUSE),
+        );
     }
     let read = |text: &str| DateTimeParser::new().parse_timestamp(text).ok();
     let date = read(text).or_else(|| read(&imf_date(text)?))?;
@@ -190,7 +204,8 @@ mod tests {
 
     #[test]
     fn the_next_step_follows_the_retry_policy() {
-        let retry = RetryPolicy { max_attempts: 3, backoff_minutes: vec![1.0, 5.0], backoff_seconds: None };
+        let retry =
+            RetryPolicy { max_attempts: 3, backoff_minutes: vec![1.0, 5.0], backoff_seconds: None };
         let now = at("2026-01-01T10:00:00Z");
         let responded = |http_status, secs: Option<i64>| AttemptResult::Responded {
             http_status,
@@ -210,7 +225,11 @@ mod tests {
             (1, AttemptResult::NoResponse, again("2026-01-01T10:01:00Z")),
             (3, AttemptResult::NoResponse, NextStep::Failed),
         ] {
-            assert_eq!(after_attempt(&retry, attempt, &ended, now), expected, "attempt {attempt}: {ended:?}");
+            assert_eq!(
+                after_attempt(&retry, attempt, &ended, now),
+                expected,
+                "attempt {attempt}: {ended:?}"
+            );
         }
     }
 
@@ -223,9 +242,16 @@ mod tests {
             (1.0, AttemptResult::TimedOut, "2026-01-01T10:01:00Z"),
             (0.0, AttemptResult::NoResponse, "2026-01-01T10:00:00Z"),
         ] {
-            let retry =
-                RetryPolicy { max_attempts: 3, backoff_minutes: vec![backoff], backoff_seconds: None };
-            assert_eq!(after_attempt(&retry, 1, &ended, now), NextStep::RetryAt(at(expected)), "{backoff}");
+            let retry = RetryPolicy {
+                max_attempts: 3,
+                backoff_minutes: vec![backoff],
+                backoff_seconds: None,
+            };
+            assert_eq!(
+                after_attempt(&retry, 1, &ended, now),
+                NextStep::RetryAt(at(expected)),
+                "{backoff}"
+            );
             assert_eq!(after_attempt(&retry, 3, &ended, now), NextStep::Failed);
         }
     }
@@ -263,7 +289,8 @@ mod tests {
             ("٣", None),
             ("2026-11-21T10:02:30Z", None),
         ] {
-            for (http_status, counts) in [(429, true), (503, true), (200, false), (301, false), (500, false)]
+            for (http_status, counts) in
+                [(429, true), (503, true), (200, false), (301, false), (500, false)]
             {
                 let pause = requested_pause(http_status, Some(text), at("2026-11-21T10:00:00Z"));
                 let expected = seconds.filter(|_| counts);

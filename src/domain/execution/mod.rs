@@ -72,7 +72,10 @@ pub fn may_claim(is_worker: bool, status: ExecutionStatus) -> Result<(), Refusal
     let message = match status {
         _ if !is_worker => "Not a worker execution".to_owned(),
         ExecutionStatus::Delivering => "A worker has already claimed the execution".to_owned(),
-        _ => format!("Only a pending execution can be claimed; this one has the status {}", status.as_str()),
+        _ => format!(
+            "Only a pending execution can be claimed; this one has the status {}",
+            status.as_str()
+        ),
     };
     Err(Refusal::new(ErrorCode::AlreadyClaimed, message))
 }
@@ -84,10 +87,16 @@ pub fn may_extend(
     worker: Option<&str>,
 ) -> Result<(), Refusal> {
     let (ExecutionStatus::Delivering, Some(holder)) = (status, holder) else {
-        return Err(Refusal::new(ErrorCode::ExecutionNotClaiming, "No worker holds this execution"));
+        return Err(Refusal::new(
+            ErrorCode::ExecutionNotClaiming,
+            "No worker holds this execution",
+        ));
     };
     if worker.is_some_and(|worker| worker != holder) {
-        return Err(Refusal::new(ErrorCode::NotExecutionOwner, "Another worker holds this execution"));
+        return Err(Refusal::new(
+            ErrorCode::NotExecutionOwner,
+            "Another worker holds this execution",
+        ));
     }
     Ok(())
 }
@@ -114,9 +123,9 @@ pub fn may_retry(status: ExecutionStatus, is_waiting: bool) -> Result<(), Refusa
             ErrorCode::InvalidState,
             "The execution is due already: it begins as soon as a delivery thread or a worker takes it",
         )),
-        ExecutionStatus::Delivering => {
-            Err(in_flight("An attempt of the execution is running: wait for its end before you retry it"))
-        }
+        ExecutionStatus::Delivering => Err(in_flight(
+            "An attempt of the execution is running: wait for its end before you retry it",
+        )),
         ExecutionStatus::Success | ExecutionStatus::Failed => Err(Refusal::new(
             ErrorCode::InvalidState,
             "The execution has ended and has no attempt left to send now: replay it to run it again",
@@ -130,9 +139,10 @@ pub fn may_cancel(status: ExecutionStatus) -> Result<(), Refusal> {
         ExecutionStatus::Delivering => Err(in_flight(
             "An attempt of the execution is running, or a worker has claimed it: only a waiting one can be cancelled",
         )),
-        ExecutionStatus::Success | ExecutionStatus::Failed => {
-            Err(Refusal::new(ErrorCode::InvalidState, "The execution has ended: there is nothing to cancel"))
-        }
+        ExecutionStatus::Success | ExecutionStatus::Failed => Err(Refusal::new(
+            ErrorCode::InvalidState,
+            "The execution has ended: there is nothing to cancel",
+        )),
     }
 }
 
@@ -143,8 +153,9 @@ fn in_flight(message: &'static str) -> Refusal {
 impl Execution {
     /// The delay of the first attempt; `None` before it. A clock that was set back makes no run early.
     pub fn lateness(&self) -> Option<SignedDuration> {
-        self.started_at
-            .map(|started_at| started_at.duration_since(self.scheduled_for).max(SignedDuration::ZERO))
+        self.started_at.map(|started_at| {
+            started_at.duration_since(self.scheduled_for).max(SignedDuration::ZERO)
+        })
     }
 }
 

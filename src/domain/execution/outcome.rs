@@ -35,8 +35,9 @@ impl OutcomeReport {
     pub fn record(self, now: Timestamp) -> Result<Outcome, Refusal> {
         let bytes = self.metadata.as_ref().map_or(0, |metadata| metadata.as_str().len());
         if bytes > MAX_METADATA_BYTES {
-            let message =
-                format!("metadata has {bytes} bytes as compact JSON; at most {MAX_METADATA_BYTES} are kept");
+            let message = format!(
+                "metadata has {bytes} bytes as compact JSON; at most {MAX_METADATA_BYTES} are kept"
+            );
             return Err(Refusal::new(ErrorCode::MetadataTooLarge, message));
         }
         Ok(Outcome { report: self, recorded_at: now, verdict: None })
@@ -95,7 +96,10 @@ impl Outcome {
         let evidence = &mut self.report.evidence;
         let was_missing = !mode.is_satisfied_by(evidence);
         evidence.append(more);
-        was_missing && mode.is_satisfied_by(evidence) && self.report.success && self.verdict.is_none()
+        was_missing
+            && mode.is_satisfied_by(evidence)
+            && self.report.success
+            && self.verdict.is_none()
     }
 }
 
@@ -124,7 +128,9 @@ pub fn is_too_long_as_artifacts(artifacts: JsonStr<'_>) -> bool {
 pub fn first_bad_artifact_url(artifacts: JsonStr<'_>) -> Option<usize> {
     artifacts.items()?.position(|artifact| {
         let url = JsonObject::from_text(artifact).and_then(|object| object.get(ARTIFACT_URL));
-        url.is_some_and(|url| !url.is_null() && !url.as_text().is_some_and(|text| is_storable_url(&text)))
+        url.is_some_and(|url| {
+            !url.is_null() && !url.as_text().is_some_and(|text| is_storable_url(&text))
+        })
     })
 }
 
@@ -142,7 +148,8 @@ pub fn with_trimmed_urls(artifacts: JsonStr<'_>) -> JsonText {
         match url.and_then(JsonStr::as_text) {
             Some(url) => {
                 let url = trimmed(&url);
-                merged(artifact, JsonText::object(vec![(ARTIFACT_URL, url.get())]).get()).into_string()
+                merged(artifact, JsonText::object(vec![(ARTIFACT_URL, url.get())]).get())
+                    .into_string()
             }
             None => artifact.as_str().to_owned(),
         }
@@ -229,8 +236,8 @@ impl Evidence {
             }
         }
         if let Some(artifacts) = report.get(ARTIFACTS).filter(|value| !value.is_null()) {
-            let is_short =
-                artifacts.items()?.nth(MAX_ARTIFACTS).is_none() && !is_too_long_as_artifacts(artifacts);
+            let is_short = artifacts.items()?.nth(MAX_ARTIFACTS).is_none()
+                && !is_too_long_as_artifacts(artifacts);
             if !is_short || first_bad_artifact_url(artifacts).is_some() {
                 return None;
             }
@@ -354,7 +361,8 @@ pub fn no_outcome() -> Refusal {
 
 fn already_decided(state: OutcomeState) -> Refusal {
     let state = state.as_str();
-    let message = format!("The outcome is already {state}; make it verification-pending to judge it again");
+    let message =
+        format!("The outcome is already {state}; make it verification-pending to judge it again");
     Refusal::new(ErrorCode::InvalidState, message)
 }
 
@@ -379,12 +387,18 @@ mod tests {
             (true, false, VerificationMode::None, "summary", id, false),
             (true, false, VerificationMode::Manual, "summary", id, false),
         ] {
-            let report = OutcomeReport { success, evidence: evidence(had), ..OutcomeReport::default() };
+            let report =
+                OutcomeReport { success, evidence: evidence(had), ..OutcomeReport::default() };
             let mut outcome = report.record(now).unwrap();
-            outcome.verdict = judged.then_some(Verdict { valid: false, reason: None, verified_at: now });
-            let what = format!("{mode:?}, success {success}, judged {judged}: {had} and then {brought}");
+            outcome.verdict =
+                judged.then_some(Verdict { valid: false, reason: None, verified_at: now });
+            let what =
+                format!("{mode:?}, success {success}, judged {judged}: {had} and then {brought}");
             assert_eq!(outcome.append(mode, evidence(brought)), proves, "{what}");
-            assert!(outcome.report.evidence.shows(had) && outcome.report.evidence.shows(brought), "{what}");
+            assert!(
+                outcome.report.evidence.shows(had) && outcome.report.evidence.shows(brought),
+                "{what}"
+            );
         }
     }
 
@@ -398,7 +412,8 @@ mod tests {
         let too_long = format!("{longest}x");
         let bad = "done /reports/7 //example.com/ http:example.com https:/example.com http:// ftp://example.com/ \
                    javascript:alert(1) data:text/html,x https://example.com:99999/ https://[::1";
-        let blank = ["", " ", " https://example.com", "https://example.com/\n", "https://exa\tmple.com/"];
+        let blank =
+            ["", " ", " https://example.com", "https://example.com/\n", "https://exa\tmple.com/"];
         for bad in bad.split_whitespace().chain(blank).chain([too_long.as_str()]) {
             assert!(!is_result_url(bad), "{bad:?}");
         }

@@ -37,8 +37,9 @@ pub struct Policies {
 
 /// `error_message` of an execution that has reached the maximum age, after the `error` of its last attempt.
 pub fn expired_message(max_age_seconds: u32, error: Option<&str>) -> String {
-    let message =
-        format!("not successful within {max_age_seconds} s of its scheduled time (max_age_seconds)");
+    let message = format!(
+        "not successful within {max_age_seconds} s of its scheduled time (max_age_seconds)"
+    );
     match error {
         Some(error) => format!("{message}; the last attempt: {error}"),
         None => message,

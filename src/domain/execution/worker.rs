@@ -82,7 +82,8 @@ pub fn unclaimed_step(
     if deadline.is_some_and(|deadline| deadline <= now) {
         return UnclaimedStep::Fail;
     }
-    let until = |at: Timestamp| UnclaimedStep::Wait(Some(deadline.map_or(at, |deadline| deadline.min(at))));
+    let until =
+        |at: Timestamp| UnclaimedStep::Wait(Some(deadline.map_or(at, |deadline| deadline.min(at))));
     let alert_at = saturating_add(since, UNCLAIMED_AFTER);
     if alert_at > now {
         return until(alert_at);

@@ -126,7 +126,10 @@ impl NewAlert {
                 format!("{cue_name} has failed {failures} times in a row")
             }
             Self::VerificationFailed { reason } => {
-                format!("An outcome of {cue_name} was not verified: {}", one_line(reason, MAX_QUOTED_CHARS))
+                format!(
+                    "An outcome of {cue_name} was not verified: {}",
+                    one_line(reason, MAX_QUOTED_CHARS)
+                )
             }
             Self::ClaimLost { worker_id, .. } => format!(
                 "Worker {} lost its claim on a run of {cue_name}: its lease ended without a report or a sign \
@@ -145,7 +148,9 @@ impl NewAlert {
                     }
                     (None, _) => format!("; {waiting} are waiting"),
                 };
-                format!("No worker has claimed a run of {cue_name} for {pending_minutes} minutes{rest}")
+                format!(
+                    "No worker has claimed a run of {cue_name} for {pending_minutes} minutes{rest}"
+                )
             }
         }
     }
@@ -164,10 +169,11 @@ impl NewAlert {
                 "outcome_deadline_seconds": deadline_seconds,
                 "outcome_state": OutcomeState::Missing.as_str(),
             }),
-            Self::ClaimLost { worker_id, attempt } => json!({"worker_id": worker_id, "attempt": attempt}),
+            Self::ClaimLost { worker_id, attempt } => {
+                json!({"worker_id": worker_id, "attempt": attempt})
+            }
             Self::Unclaimed { pending_minutes, waiting, task, held_up } => {
-                let mut metadata =
-                    json!({"pending_minutes": pending_minutes, "waiting_executions": waiting, "task": task});
+                let mut metadata = json!({"pending_minutes": pending_minutes, "waiting_executions": waiting, "task": task});
                 if let Some((due, since)) = held_up {
                     metadata["due_runs"] = (*due).into();
                     metadata["due_since"] = instant(*since).into();
@@ -207,11 +213,12 @@ impl MovedRuns {
     }
 
     fn named(&self) -> String {
-        let named =
-            self.first.iter().take(MAX_NAMED_MOVES).map(|MovedRun { name, zone, from, to, .. }| {
+        let named = self.first.iter().take(MAX_NAMED_MOVES).map(
+            |MovedRun { name, zone, from, to, .. }| {
                 let name = one_line(name, MAX_MOVED_NAME);
                 format!("{name} ({zone}) from {} to {}", instant(*from), instant(*to))
-            });
+            },
+        );
         let more = self.count.saturating_sub(MAX_NAMED_MOVES);
         let more = (more > 0).then(|| format!("and {more} more"));
         named.chain(more).collect::<Vec<_>>().join(", ")
@@ -240,7 +247,9 @@ impl Alert {
             alert_type: AlertType::CatchUp,
             cue_id: None,
             execution_id: None,
-            message: format!("{runs} missed {noun} caught up after an outage: due from {from} to {to}"),
+            message: format!(
+                "{runs} missed {noun} caught up after an outage: due from {from} to {to}"
+            ),
             metadata: json!({"runs": runs, "from": from, "to": to}),
             created_at,
         }
@@ -264,8 +273,10 @@ impl Alert {
     }
 
     pub fn time_zone_changed(id: String, moved: &MovedRuns, created_at: Timestamp) -> Self {
-        let runs = if moved.count == 1 { "a next run" } else { &format!("{} next runs", moved.count) };
-        let message = format!("The rules of time zones changed, and {runs} moved: {}", moved.named());
+        let runs =
+            if moved.count == 1 { "a next run" } else { &format!("{} next runs", moved.count) };
+        let message =
+            format!("The rules of time zones changed, and {runs} moved: {}", moved.named());
         let moves = moved.first.iter().map(|run| {
             json!({"cue_id": run.cue_id, "timezone": run.zone, "from": instant(run.from), "to": instant(run.to)})
         });
@@ -284,7 +295,8 @@ impl Alert {
     /// Errors: text for the operator, if the metadata is not that of such an alert.
     pub fn caught_up(&self) -> Result<CaughtUp, String> {
         let read = |field: &str| -> Result<Timestamp, String> {
-            let text = self.metadata[field].as_str().ok_or_else(|| format!("{field} is not a text"))?;
+            let text =
+                self.metadata[field].as_str().ok_or_else(|| format!("{field} is not a text"))?;
             text.parse().map_err(|error| format!("{field} {text:?} is not an instant: {error}"))
         };
         let runs = self.metadata["runs"].as_u64().ok_or("runs is not a number")?;
@@ -377,8 +389,7 @@ impl RunningTests {
                 Ok(())
             }
             Entry::Occupied(_) => {
-                let message =
-                    "A test alert of the account is being sent; wait for its answer, then send another";
+                let message = "A test alert of the account is being sent; wait for its answer, then send another";
                 let refusal = Refusal::new(ErrorCode::RateLimitExceeded, message);
                 Err(Refusal { retry_after: Some(RETRY_AFTER), ..refusal })
             }
@@ -386,8 +397,15 @@ impl RunningTests {
     }
 
     /// Records an attempt to send the user's notification `id`. Returns whether a request waits for it.
-    pub fn record(&mut self, user_key: i64, id: &str, attempt: impl FnOnce() -> TestAttempt) -> bool {
-        let Some(test) = self.of_users.get_mut(&user_key).filter(|test| test.id == id) else { return false };
+    pub fn record(
+        &mut self,
+        user_key: i64,
+        id: &str,
+        attempt: impl FnOnce() -> TestAttempt,
+    ) -> bool {
+        let Some(test) = self.of_users.get_mut(&user_key).filter(|test| test.id == id) else {
+            return false;
+        };
         test.attempt.get_or_insert_with(attempt);
         true
     }
@@ -412,10 +430,12 @@ mod tests {
         let caught_up = CaughtUp { runs: 3, first, last };
         let alert = Alert::catch_up("id".to_owned(), caught_up, at("2026-01-01T12:30:00Z"));
         assert_eq!(alert.caught_up(), Ok(caught_up));
-        let damaged = Alert { metadata: json!({"runs": 3, "from": "noon", "to": null}), ..alert.clone() };
+        let damaged =
+            Alert { metadata: json!({"runs": 3, "from": "noon", "to": null}), ..alert.clone() };
         assert!(damaged.caught_up().unwrap_err().starts_with("from \"noon\" is not an instant"));
         assert!(alert.message.starts_with("3 missed runs caught up"), "{}", alert.message);
-        let more = caught_up.and(CaughtUp { runs: 1, first: at("2026-01-01T09:00:00Z"), last: first });
+        let more =
+            caught_up.and(CaughtUp { runs: 1, first: at("2026-01-01T09:00:00Z"), last: first });
         assert_eq!(more, CaughtUp { runs: 4, first: at("2026-01-01T09:00:00Z"), last });
     }
 }

@@ -97,8 +97,19 @@ pub trait EventSink: Send + Sync {
 }
 
 impl Event {
-    pub fn new(event_type: EventType, user_key: i64, cue_id: Option<String>, data: &impl Serialize) -> Self {
-        Self { event_type, user_key: Some(user_key), cue_id, tags: Tags::default(), data: to_text(data) }
+    pub fn new(
+        event_type: EventType,
+        user_key: i64,
+        cue_id: Option<String>,
+        data: &impl Serialize,
+    ) -> Self {
+        Self {
+            event_type,
+            user_key: Some(user_key),
+            cue_id,
+            tags: Tags::default(),
+            data: to_text(data),
+        }
     }
 
     pub fn with_tags(self, tags: Tags) -> Self {
@@ -150,8 +161,10 @@ pub fn message(text: &str) -> String {
 
 /// The data of a `burst`: the number of events of each type, in `span_ms` milliseconds.
 pub fn burst_data(span_ms: u64, counts: &BTreeMap<EventType, u64>) -> String {
-    let counts: serde_json::Map<String, Value> =
-        counts.iter().map(|(event_type, count)| (event_type.as_str().to_owned(), (*count).into())).collect();
+    let counts: serde_json::Map<String, Value> = counts
+        .iter()
+        .map(|(event_type, count)| (event_type.as_str().to_owned(), (*count).into()))
+        .collect();
     json!({"span_ms": span_ms, "counts": counts}).to_string()
 }
 
@@ -170,8 +183,9 @@ impl EventFilter {
         let mut selected = Vec::new();
         for word in list.split(',').map(str::trim) {
             let before = selected.len();
-            selected
-                .extend(EventType::ALL.into_iter().filter(|it| it.as_str() == word || it.group() == word));
+            selected.extend(
+                EventType::ALL.into_iter().filter(|it| it.as_str() == word || it.group() == word),
+            );
             if selected.len() == before {
                 return Err(word.to_owned());
             }

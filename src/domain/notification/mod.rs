@@ -67,8 +67,14 @@ pub fn notification_id(about: &[u8], kind: NotificationKind, at: Timestamp) -> S
 
 /// The next step after POST number `attempt` (from 1): at most three, enough for a restart of the receiver. The API
 /// still has the failure.
-pub fn after_post(attempt: u32, created_at: Timestamp, ended: &AttemptResult, now: Timestamp) -> NextStep {
-    let retry = RetryPolicy { max_attempts: 3, backoff_minutes: vec![1.0, 5.0], backoff_seconds: None };
+pub fn after_post(
+    attempt: u32,
+    created_at: Timestamp,
+    ended: &AttemptResult,
+    now: Timestamp,
+) -> NextStep {
+    let retry =
+        RetryPolicy { max_attempts: 3, backoff_minutes: vec![1.0, 5.0], backoff_seconds: None };
     unless_expired(after_attempt(&retry, attempt, ended, now), created_at)
 }
 
@@ -176,9 +182,13 @@ impl StoredMail {
     pub fn subject(&self) -> String {
         match self {
             Self::Confirmation { .. } => "Confirm your email address".to_owned(),
-            Self::Replacement { replaced, .. } => format!("Your {} was replaced", replaced.words().0),
+            Self::Replacement { replaced, .. } => {
+                format!("Your {} was replaced", replaced.words().0)
+            }
             Self::Channel { title, .. } => title.clone(),
-            Self::Failure { failure, .. } => format!("Cue {} failed", one_line(&failure.cue_name, 100)),
+            Self::Failure { failure, .. } => {
+                format!("Cue {} failed", one_line(&failure.cue_name, 100))
+            }
         }
     }
 
@@ -191,14 +201,18 @@ impl StoredMail {
             }
             Self::Replacement { .. } => format!("{base}/auth/device"),
             Self::Channel { link, .. } => link.clone().unwrap_or_default(),
-            Self::Failure { failure, .. } => format!("{base}/v1/executions/{}", failure.execution_id),
+            Self::Failure { failure, .. } => {
+                format!("{base}/v1/executions/{}", failure.execution_id)
+            }
         }
     }
 
     /// The link for the log of a server: a person opens it without a key, so it leads to the page if there is one.
     pub fn log_link(&self, base: &str, has_page: bool) -> String {
         match self {
-            Self::Failure { failure, .. } if has_page => format!("{base}/#/runs/{}", failure.execution_id),
+            Self::Failure { failure, .. } if has_page => {
+                format!("{base}/#/runs/{}", failure.execution_id)
+            }
             _ => self.link(base),
         }
     }
@@ -262,7 +276,8 @@ fn failure_text(
 ) -> String {
     let FailureReport { cue_id, cue_name, execution_id, attempts, failed_at, .. } = failure;
     let error = failure.last_error.as_deref().unwrap_or("none");
-    let http_status = failure.last_http_status.map_or("none".to_owned(), |status| status.to_string());
+    let http_status =
+        failure.last_http_status.map_or("none".to_owned(), |status| status.to_string());
     let mut text = format!(
         "An execution of your cue has failed and will not be retried.\n\n\
          Cue:                {} ({cue_id})\n\
@@ -352,7 +367,11 @@ mod tests {
             (1, responded(429, 21), NextStep::RetryAt(at("2026-01-02T09:00:00Z"))),
             (1, responded(429, 22), NextStep::Failed),
         ] {
-            assert_eq!(after_post(attempt, made, &ended, now), next, "attempt {attempt}: {ended:?}");
+            assert_eq!(
+                after_post(attempt, made, &ended, now),
+                next,
+                "attempt {attempt}: {ended:?}"
+            );
         }
         for (attempt, now, next) in [
             (1, "2026-01-01T12:00:00Z", NextStep::RetryAt(at("2026-01-01T12:01:00Z"))),
@@ -376,18 +395,31 @@ mod tests {
             last_error: None,
             failed_at: "2026-01-01T10:00:00Z".to_owned(),
         };
-        StoredMail::Failure { failure, suppressed, suppressed_until: suppressed_until.map(str::to_owned) }
+        StoredMail::Failure {
+            failure,
+            suppressed,
+            suppressed_until: suppressed_until.map(str::to_owned),
+        }
     }
 
     #[test]
     fn a_stored_mail_is_read_back() {
-        let confirmation =
-            StoredMail::Confirmation { user_id: "u".to_owned(), confirmation_token: "t".to_owned() };
+        let confirmation = StoredMail::Confirmation {
+            user_id: "u".to_owned(),
+            confirmation_token: "t".to_owned(),
+        };
         let replaced_at = "2026-01-01T10:00:00Z".to_owned();
-        let replacement = StoredMail::Replacement { replaced: Credential::WebhookSecret, replaced_at };
-        assert!(confirmation.text("http://cued").contains("\nhttp://cued/v1/auth/verify?token=t&user=u\n"));
+        let replacement =
+            StoredMail::Replacement { replaced: Credential::WebhookSecret, replaced_at };
+        assert!(
+            confirmation
+                .text("http://cued")
+                .contains("\nhttp://cued/v1/auth/verify?token=t&user=u\n")
+        );
         assert!(replacement.text("http://cued").contains("\n    http://cued/auth/device\n"));
-        for mail in [confirmation, replacement, failure(0, None), failure(3, Some("2026-01-01T11:00:00Z"))] {
+        for mail in
+            [confirmation, replacement, failure(0, None), failure(3, Some("2026-01-01T11:00:00Z"))]
+        {
             assert_eq!(StoredMail::read(&mail.body()), Some(mail));
         }
         assert_eq!(StoredMail::read("{}"), None);
@@ -396,7 +428,10 @@ mod tests {
     #[test]
     fn a_mail_of_a_channel_ends_with_where_the_channels_are() {
         for (link, ending) in [
-            (None, "\n\nA channel of your account has sent this. `cued channel list` shows your channels.\n"),
+            (
+                None,
+                "\n\nA channel of your account has sent this. `cued channel list` shows your channels.\n",
+            ),
             (
                 Some("http://cued/#/runs/1"),
                 "\n\nhttp://cued/#/runs/1\n\nA channel of your account has sent this. Your channels: \
@@ -408,7 +443,8 @@ mod tests {
             ),
         ] {
             let (title, text) = ("backup failed".to_owned(), String::new());
-            let mail = StoredMail::Channel { title, text, link: link.map(str::to_owned), is_test: false };
+            let mail =
+                StoredMail::Channel { title, text, link: link.map(str::to_owned), is_test: false };
             assert_eq!(mail.text("http://cued"), format!("backup failed{ending}"));
         }
     }

@@ -92,7 +92,11 @@ pub fn fire_plan(schedule: &Schedule, due: Timestamp, outage: Option<Outage>) ->
     match outage {
         Some(outage) if recurring && due <= outage.until => catch_up(schedule, due, outage.until),
         // A `once` cue always fires, however late (contract §4).
-        _ => FirePlan { runs: vec![due], missed: Occurrences::default(), next_run: schedule.next_after(due) },
+        _ => FirePlan {
+            runs: vec![due],
+            missed: Occurrences::default(),
+            next_run: schedule.next_after(due),
+        },
     }
 }
 
@@ -142,7 +146,10 @@ mod tests {
         }
         let minutely = Schedule::recurring("* * * * *", "UTC", CatchUp::All).unwrap();
         let plan = fire_plan(&minutely, at("01:00:00"), outage("02:59:30"));
-        assert_eq!((plan.runs.len(), plan.runs[0], plan.runs[99]), (100, at("01:20:00"), at("02:59:00")));
+        assert_eq!(
+            (plan.runs.len(), plan.runs[0], plan.runs[99]),
+            (100, at("01:20:00"), at("02:59:00"))
+        );
         assert_eq!((plan.missed.count, plan.missed.last), (20, Some(at("01:19:00"))));
         // A once cue fires under every policy.
         let once = Schedule::once("2026-03-01T01:00:00Z", "UTC").unwrap();

@@ -19,7 +19,9 @@ pub fn parse_instant(text: &str, zone: &Zone) -> Result<Timestamp, ScheduleError
     let parts = Parts::read(text).ok_or_else(|| bad("is not an instant"))?;
     let reading = parts.reading.ok_or_else(|| bad("names a date or time that does not exist"))?;
     let instant = match parts.offset {
-        Some(seconds) => Offset::from_seconds(seconds).and_then(|offset| offset.to_timestamp(reading)).ok(),
+        Some(seconds) => {
+            Offset::from_seconds(seconds).and_then(|offset| offset.to_timestamp(reading)).ok()
+        }
         None => zone.earliest_instant(reading),
     };
     let instant = instant.ok_or_else(|| bad("is too far away"))?;
@@ -51,8 +53,10 @@ impl Parts {
     fn read(text: &str) -> Option<Self> {
         let offset_at = text.get(10..)?.find(['Z', 'z', '+', '-']).map_or(text.len(), |at| at + 10);
         let (time, offset) = text.split_at(offset_at);
-        let (time, fraction) = time.split_once('.').map_or((time, None), |(time, rest)| (time, Some(rest)));
-        let is_fraction = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        let (time, fraction) =
+            time.split_once('.').map_or((time, None), |(time, rest)| (time, Some(rest)));
+        let is_fraction =
+            |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
         let has_seconds = has_form(time, "0000-00-00T00:00:00") && fraction.is_none_or(is_fraction);
         let has_minutes = fraction.is_none() && has_form(time, "0000-00-00T00:00");
         if !(has_seconds || has_minutes) {
@@ -63,7 +67,8 @@ impl Parts {
         let millis: i64 = format!("{:0<3}", fraction.unwrap_or_default()).get(..3)?.parse().ok()?;
         let rest = SignedDuration::from_millis(millis + if is_leap_second { 1_000 } else { 0 });
         // jiff reads second 60 as 59.
-        let reading = time.parse::<DateTime>().ok().and_then(|reading| reading.checked_add(rest).ok());
+        let reading =
+            time.parse::<DateTime>().ok().and_then(|reading| reading.checked_add(rest).ok());
         Some(Self { reading, is_leap_second, offset: offset_seconds(offset)? })
     }
 }
@@ -73,7 +78,8 @@ fn offset_seconds(text: &str) -> Option<Option<i32>> {
     if text.is_empty() || text.eq_ignore_ascii_case("z") {
         return Some((!text.is_empty()).then_some(0));
     }
-    let (sign, digits) = text.strip_prefix('-').map_or((1, text.strip_prefix('+')), |rest| (-1, Some(rest)));
+    let (sign, digits) =
+        text.strip_prefix('-').map_or((1, text.strip_prefix('+')), |rest| (-1, Some(rest)));
     let digits = digits.filter(|digits| has_form(digits, "00:00") || has_form(digits, "0000"))?;
     let (hours, minutes): (i32, i32) =
         (digits.get(..2)?.parse().ok()?, digits.get(digits.len() - 2..)?.parse().ok()?);

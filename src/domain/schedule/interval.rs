@@ -68,21 +68,34 @@ impl Interval {
         if begin >= end {
             return Occurrences::default();
         }
-        Occurrences { first: self.run(begin), last: self.run(end - 1), count: (end - begin).unsigned_abs() }
+        Occurrences {
+            first: self.run(begin),
+            last: self.run(end - 1),
+            count: (end - begin).unsigned_abs(),
+        }
     }
 
     /// The runs in (`after`, `until`], newest first.
-    pub fn newest_first(&self, after: Timestamp, until: Timestamp) -> impl Iterator<Item = Timestamp> {
-        (self.count_until(after)..self.count_until(until)).rev().filter_map(|number| self.run(number))
+    pub fn newest_first(
+        &self,
+        after: Timestamp,
+        until: Timestamp,
+    ) -> impl Iterator<Item = Timestamp> {
+        (self.count_until(after)..self.count_until(until))
+            .rev()
+            .filter_map(|number| self.run(number))
     }
 
     /// `Every 5 minutes`, `Every 1 h 30 min`.
     pub fn describe(&self) -> String {
         let mut rest = self.period_ms / 1_000;
         let mut parts = Vec::new();
-        for (unit, short, seconds) in
-            [("day", "d", DAY_MS / 1_000), ("hour", "h", 3_600), ("minute", "min", 60), ("second", "s", 1)]
-        {
+        for (unit, short, seconds) in [
+            ("day", "d", DAY_MS / 1_000),
+            ("hour", "h", 3_600),
+            ("minute", "min", 60),
+            ("second", "s", 1),
+        ] {
             match rest / seconds {
                 0 => {}
                 count => parts.push((count, unit, short)),
@@ -137,8 +150,20 @@ mod tests {
             let interval = Interval::parse(text, Timestamp::UNIX_EPOCH).unwrap();
             assert_eq!((interval.describe().as_str(), interval.text()), (words, text));
         }
-        for bad in ["", "9s", "367d", "5", "-5m", "5m ago", "1mo", "P1Y", "10.5s", "m", "@every 5m", "5m 5m"]
-        {
+        for bad in [
+            "",
+            "9s",
+            "367d",
+            "5",
+            "-5m",
+            "5m ago",
+            "1mo",
+            "P1Y",
+            "10.5s",
+            "m",
+            "@every 5m",
+            "5m 5m",
+        ] {
             assert_eq!(Interval::parse(bad, Timestamp::UNIX_EPOCH), Err(BadInterval), "{bad}");
         }
     }

@@ -144,8 +144,9 @@ impl Schedule {
                 _ => None,
             };
         };
-        let runs =
-            std::iter::successors(next(cron, &self.zone, SAMPLE_START), |run| next(cron, &self.zone, *run));
+        let runs = std::iter::successors(next(cron, &self.zone, SAMPLE_START), |run| {
+            next(cron, &self.zone, *run)
+        });
         let runs: Vec<Timestamp> = runs.take(SAMPLE).collect();
         runs.windows(2).map(|pair| pair[1].duration_since(pair[0])).min()
     }
@@ -180,7 +181,9 @@ impl Schedule {
         self.next_after(now).ok_or_else(|| match (&self.rule, self.bounds.end) {
             (ScheduleRule::Once(at), _) => ScheduleError::NotInFuture(*at),
             (_, Some(end)) => ScheduleError::Ended(end),
-            (ScheduleRule::Recurring(cron), None) => ScheduleError::NeverMatches(cron.day_of_month_span()),
+            (ScheduleRule::Recurring(cron), None) => {
+                ScheduleError::NeverMatches(cron.day_of_month_span())
+            }
             // Only beyond the last instant that exists.
             (ScheduleRule::Every(_), None) => ScheduleError::BadInterval(BadInterval),
         })
@@ -224,7 +227,9 @@ impl Schedule {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn upcoming(&self, after: Timestamp, limit: usize) -> Vec<Timestamp> {
-        std::iter::successors(self.next_after(after), |run| self.next_after(*run)).take(limit).collect()
+        std::iter::successors(self.next_after(after), |run| self.next_after(*run))
+            .take(limit)
+            .collect()
     }
 
     /// The runs in (`after`, `until`], counted by arithmetic, so that a minutely cue costs no more than a daily one.
@@ -237,15 +242,14 @@ impl Schedule {
             }
             ScheduleRule::Once(_) => Occurrences::default(),
             ScheduleRule::Every(interval) => interval.occurrences(after, until),
-            ScheduleRule::Recurring(cron) => {
-                between(cron, &self.zone, after, until).fold(Occurrences::default(), |sum, segment| {
-                    Occurrences {
-                        first: sum.first.or_else(|| segment.first(cron)),
-                        last: segment.last(cron).or(sum.last),
-                        count: sum.count + segment.count(cron),
-                    }
-                })
-            }
+            ScheduleRule::Recurring(cron) => between(cron, &self.zone, after, until).fold(
+                Occurrences::default(),
+                |sum, segment| Occurrences {
+                    first: sum.first.or_else(|| segment.first(cron)),
+                    last: segment.last(cron).or(sum.last),
+                    count: sum.count + segment.count(cron),
+                },
+            ),
         };
         let delayed = |run: Option<Timestamp>| run.map(|run| self.bounds.delayed(run));
         Occurrences { first: delayed(found.first), last: delayed(found.last), count: found.count }
@@ -291,10 +295,17 @@ impl Schedule {
             ScheduleRule::Once(at) => {
                 Some(*at).filter(|at| after < *at && *at <= until).into_iter().take(limit).collect()
             }
-            ScheduleRule::Every(interval) => interval.newest_first(after, until).take(limit).collect(),
+            ScheduleRule::Every(interval) => {
+                interval.newest_first(after, until).take(limit).collect()
+            }
             ScheduleRule::Recurring(cron) => {
                 let segments: Vec<ClockSegment> = between(cron, &self.zone, after, until).collect();
-                segments.iter().rev().flat_map(|segment| segment.newest_first(cron)).take(limit).collect()
+                segments
+                    .iter()
+                    .rev()
+                    .flat_map(|segment| segment.newest_first(cron))
+                    .take(limit)
+                    .collect()
             }
         };
         runs.reverse();
@@ -305,11 +316,15 @@ impl Schedule {
 impl From<ScheduleError> for Refusal {
     fn from(error: ScheduleError) -> Self {
         let (code, part) = match &error {
-            ScheduleError::UnknownZone(_) => (ErrorCode::InvalidTimezone, SchedulePart::of("timezone")),
+            ScheduleError::UnknownZone(_) => {
+                (ErrorCode::InvalidTimezone, SchedulePart::of("timezone"))
+            }
             ScheduleError::BadInstant(..) | ScheduleError::NotInFuture(_) => {
                 (ErrorCode::InvalidSchedule, SchedulePart::of("at"))
             }
-            ScheduleError::BadInterval(_) => (ErrorCode::InvalidSchedule, SchedulePart::of("every")),
+            ScheduleError::BadInterval(_) => {
+                (ErrorCode::InvalidSchedule, SchedulePart::of("every"))
+            }
             ScheduleError::Ended(_) => (ErrorCode::InvalidSchedule, SchedulePart::of("end")),
             ScheduleError::NeverMatches(span) => {
                 (ErrorCode::InvalidSchedule, SchedulePart::of_cron("day-of-month", *span))
@@ -346,7 +361,12 @@ fn next(cron: &CronExpr, zone: &Zone, after: Timestamp) -> Option<Timestamp> {
 }
 
 /// As [`next`], on a clock that has shown all local times up to `shown`.
-fn next_unless_shown(cron: &CronExpr, zone: &Zone, after: Timestamp, shown: DateTime) -> Option<Timestamp> {
+fn next_unless_shown(
+    cron: &CronExpr,
+    zone: &Zone,
+    after: Timestamp,
+    shown: DateTime,
+) -> Option<Timestamp> {
     // A floor, and the first match above it. A rare match lies many clock changes ahead, and is searched once.
     let mut found: Option<(DateTime, DateTime)> = None;
     for segment in segments(cron, zone, (after, Timestamp::MAX), shown) {

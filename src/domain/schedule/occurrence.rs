@@ -38,7 +38,8 @@ impl Schedule {
             ScheduleRule::Recurring(cron) if cron.covers_every_hour() => {
                 let planned = self.zone.reading(planned);
                 let repeated = self.zone.repetition(planned);
-                repeated.map(|_| format!("fold: {} comes twice, runs both times", clock_time(planned)))
+                repeated
+                    .map(|_| format!("fold: {} comes twice, runs both times", clock_time(planned)))
             }
             ScheduleRule::Recurring(cron) => {
                 gap_note(cron, &self.zone, planned).or_else(|| fold_note(&self.zone, planned))
@@ -56,13 +57,20 @@ impl Schedule {
         let ScheduleRule::Once(at) = self.rule else { return None };
         let skipped = skipped_time(written, &self.zone)?;
         let landing = self.zone.reading(at);
-        Some(format!("gap: {} does not exist, runs at {}", named_time(skipped, landing), clock_time(landing)))
+        Some(format!(
+            "gap: {} does not exist, runs at {}",
+            named_time(skipped, landing),
+            clock_time(landing)
+        ))
     }
 
     /// The changes of the zone's offset in (`after`, `until`], the first hundred of them.
     pub fn transitions(&self, after: Timestamp, until: Timestamp) -> Vec<Transition> {
-        let offsets =
-            |at| Transition { at, from: self.zone.offset(last_nanosecond(at)), to: self.zone.offset(at) };
+        let offsets = |at| Transition {
+            at,
+            from: self.zone.offset(last_nanosecond(at)),
+            to: self.zone.offset(at),
+        };
         let changes = self.zone.changes_after(after).take_while(|at| *at <= until).map(offsets);
         changes.filter(|change| change.from != change.to).take(MAX_TRANSITIONS).collect()
     }
@@ -90,7 +98,9 @@ fn gap_note(cron: &CronExpr, zone: &Zone, at: Timestamp) -> Option<String> {
     Some(match (count, runs_itself) {
         (1, false) => format!("gap: {} does not exist, runs at {run}", named(first)),
         (1, true) => format!("gap: {} does not exist, one run at {run} for both", named(first)),
-        (2, _) => format!("gap: {} and {} do not exist, one run at {run}", named(first), named(last)),
+        (2, _) => {
+            format!("gap: {} and {} do not exist, one run at {run}", named(first), named(last))
+        }
         _ => format!("gap: {} to {} do not exist, one run at {run}", named(first), named(last)),
     })
 }

@@ -56,8 +56,10 @@ pub struct PlannedRuns {
 impl RunsToCome {
     /// The runs at and after `from`, and before `until`.
     pub fn count(&self, from: Timestamp, until: Timestamp) -> u64 {
-        let others =
-            self.schedule.occurrences(just_before(from).max(self.next_run), just_before(until)).count;
+        let others = self
+            .schedule
+            .occurrences(just_before(from).max(self.next_run), just_before(until))
+            .count;
         u64::from(from <= self.next_run && self.next_run < until) + others
     }
 
@@ -69,7 +71,9 @@ impl RunsToCome {
     }
 
     fn per_hour(&self, span: &HourSpan) -> Vec<u64> {
-        (0..span.hours).map(|hour| self.count(span.start_of(hour), span.start_of(hour + 1))).collect()
+        (0..span.hours)
+            .map(|hour| self.count(span.start_of(hour), span.start_of(hour + 1)))
+            .collect()
     }
 }
 
@@ -78,7 +82,8 @@ pub fn plan<T>(
     cues: impl IntoIterator<Item = (T, RunsToCome)>,
     span: &HourSpan,
 ) -> (Vec<(T, PlannedRuns)>, bool) {
-    let counted = cues.into_iter().map(|(cue, runs)| (runs.count(span.from, span.until()), cue, runs));
+    let counted =
+        cues.into_iter().map(|(cue, runs)| (runs.count(span.from, span.until()), cue, runs));
     let mut counted: Vec<_> = counted.filter(|(count, ..)| *count > 0).collect();
     counted.sort_by_key(|(count, ..)| *count);
     let is_cut = counted.len() > MAX_CUES;
@@ -127,8 +132,9 @@ mod tests {
     fn times_and_cues_are_bounded_and_the_rarest_cues_come_first() {
         let from = "2026-01-05T00:00:00Z";
         let span = HourSpan { from: at(from), hours: 168 };
-        let many = (0..1_200)
-            .map(|number| (number, cue(if number < 600 { "0 * * * *" } else { "5 0 * * *" }, from)));
+        let many = (0..1_200).map(|number| {
+            (number, cue(if number < 600 { "0 * * * *" } else { "5 0 * * *" }, from))
+        });
         let (planned, is_cut) = plan(many, &span);
         assert!(is_cut);
         let numbers: Vec<i32> = planned.iter().map(|(number, _)| *number).collect();

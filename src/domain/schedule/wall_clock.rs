@@ -79,7 +79,8 @@ impl WallClock {
         });
         let latest = saturating_add(expected, MAX_JUMP);
         // A clock that has not been set yet jumps when it is.
-        let was_unset = expected < EARLIEST_CLOCK || is_behind(expected, self.newest) || uptime < PROOF_TIME;
+        let was_unset =
+            expected < EARLIEST_CLOCK || is_behind(expected, self.newest) || uptime < PROOF_TIME;
         if wall <= latest || was_unset {
             return self.believe(wall, uptime);
         }
@@ -172,6 +173,9 @@ mod tests {
         // After a small correction it is as right as before.
         let mut clock = right();
         clock.read(at("2026-03-01T11:59:30Z"), HOUR, |_| false);
-        assert_eq!(clock.read(at("2066-01-01T00:00:00Z"), HOUR, |_| false), at("2026-03-01T11:59:30Z"));
+        assert_eq!(
+            clock.read(at("2066-01-01T00:00:00Z"), HOUR, |_| false),
+            at("2026-03-01T11:59:30Z")
+        );
     }
 }

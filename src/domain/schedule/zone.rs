@@ -50,7 +50,8 @@ impl Zone {
             let places = places(text);
             let names_one = places.windows(2).all(|pair| std::ptr::eq(pair[0].file, pair[1].file));
             // An old name of a zone is the shorter one: America/Argentina/Buenos_Aires was America/Buenos_Aires.
-            let place = places.into_iter().filter(|_| names_one).max_by_key(|place| place.name.len());
+            let place =
+                places.into_iter().filter(|_| names_one).max_by_key(|place| place.name.len());
             place.map_or(Err(unknown), |place| Self::find(place.name))
         })
     }
@@ -170,8 +171,9 @@ impl Zone {
 fn is_iana(name: &str) -> bool {
     const NOT_ZONES: [&str; 3] = ["localtime", "posixrules", "Factory"];
     const OTHER_FOLDERS: [&str; 2] = ["posix/", "right/"];
-    let starts_with =
-        |prefix: &str| name.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix));
+    let starts_with = |prefix: &str| {
+        name.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix))
+    };
     !NOT_ZONES.iter().any(|other| other.eq_ignore_ascii_case(name))
         && !OTHER_FOLDERS.iter().any(|prefix| starts_with(prefix))
 }
@@ -202,7 +204,8 @@ static COMPRESSED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/time-zones.
 /// The zones, decompressed when the first name is looked up: a quarter of a megabyte, which many systems never need.
 static ZONES: LazyLock<Vec<BuiltInZone>> = LazyLock::new(|| {
     // A test finds zones, so that the bytes are whole.
-    let mut rest: &[u8] = miniz_oxide::inflate::decompress_to_vec(COMPRESSED).unwrap_or_default().leak();
+    let mut rest: &[u8] =
+        miniz_oxide::inflate::decompress_to_vec(COMPRESSED).unwrap_or_default().leak();
     let records = std::iter::from_fn(|| next_record(&mut rest));
     let zone = |name, file| BuiltInZone { name, file, rules: OnceLock::new() };
     records.flat_map(|(names, file)| names.split(' ').map(move |name| zone(name, file))).collect()
@@ -243,7 +246,9 @@ const MIN_SIMILARITY: f64 = 0.75;
 /// A name or a place as it is compared: case, blanks, hyphens and dots do not count.
 fn plain(text: &str) -> String {
     let letters = text.trim().chars().filter(|char| !matches!(char, '.' | '\''));
-    letters.map(|char| if matches!(char, ' ' | '-') { '_' } else { char.to_ascii_lowercase() }).collect()
+    letters
+        .map(|char| if matches!(char, ' ' | '-') { '_' } else { char.to_ascii_lowercase() })
+        .collect()
 }
 
 /// The zones of places. In `Etc/GMT+5` the sign is the opposite of what a person means by `GMT+5`.
@@ -259,7 +264,8 @@ fn places(text: &str) -> Vec<&'static BuiltInZone> {
     }
     let is_there = |zone: &&BuiltInZone| {
         let name = plain(zone.name);
-        name.strip_suffix(place.as_str()).is_some_and(|before| before.is_empty() || before.ends_with('/'))
+        name.strip_suffix(place.as_str())
+            .is_some_and(|before| before.is_empty() || before.ends_with('/'))
     };
     zones_of_places().filter(is_there).collect()
 }

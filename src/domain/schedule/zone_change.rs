@@ -9,7 +9,12 @@ impl Schedule {
     /// The next run of a cue that had the rules of `old` when its last run up to `changed_at` fired. The new rules are a
     /// clock change at that instant (contract §4.5): a time that the clock had shown does not run again, and those that
     /// it then skips run together, at `now`.
-    pub fn next_after_change(&self, old: &Zone, changed_at: Timestamp, now: Timestamp) -> Option<Timestamp> {
+    pub fn next_after_change(
+        &self,
+        old: &Zone,
+        changed_at: Timestamp,
+        now: Timestamp,
+    ) -> Option<Timestamp> {
         let (after, until) = self.rule_span(changed_at, Timestamp::MAX);
         let ScheduleRule::Recurring(cron) = &self.rule else { return self.next_after(changed_at) };
         if cron.covers_every_hour() || self.bounds.start.is_some_and(|start| start > after) {
@@ -28,7 +33,12 @@ impl Schedule {
 }
 
 /// The first instant in [`from`, `until`) at which the clocks differ.
-pub fn first_difference(one: &Zone, other: &Zone, from: Timestamp, until: Timestamp) -> Option<Timestamp> {
+pub fn first_difference(
+    one: &Zone,
+    other: &Zone,
+    from: Timestamp,
+    until: Timestamp,
+) -> Option<Timestamp> {
     let differ = |at: &Timestamp| one.offset(*at) != other.offset(*at);
     let of_zone = |zone: &Zone| zone.changes_after(from).take_while(|at| *at < until).find(differ);
     let changes = [Some(from).filter(differ), of_zone(one), of_zone(other)];

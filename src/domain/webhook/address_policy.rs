@@ -82,8 +82,11 @@ impl AddressPolicy {
             || self.networks.iter().any(|network| network.contains(address))
     }
 
-    pub const CLASSES: [&'static str; 3] =
-        [AddressClass::Public.as_str(), AddressClass::Private.as_str(), AddressClass::Loopback.as_str()];
+    pub const CLASSES: [&'static str; 3] = [
+        AddressClass::Public.as_str(),
+        AddressClass::Private.as_str(),
+        AddressClass::Loopback.as_str(),
+    ];
 
     /// The allowed ones of [`Self::CLASSES`]. Single networks are the operator's configuration and not listed.
     pub fn words(&self) -> Vec<&'static str> {
@@ -108,7 +111,9 @@ impl AddressPolicy {
     /// What the operator writes to allow a class too: the flag replaces the default.
     pub fn remedy(&self, class: AddressClass) -> String {
         let mut words = self.words();
-        words.push(Self::CLASSES.into_iter().find(|word| *word == class.as_str()).unwrap_or("ADDRESS"));
+        words.push(
+            Self::CLASSES.into_iter().find(|word| *word == class.as_str()).unwrap_or("ADDRESS"),
+        );
         let words = words.join(",");
         format!("`cued serve --allow-callbacks-to {words}` or CUED_ALLOW_CALLBACKS_TO")
     }
@@ -124,7 +129,8 @@ impl AddressPolicy {
 
 impl Cidr {
     pub fn contains(&self, address: IpAddr) -> bool {
-        self.base.is_ipv4() == address.is_ipv4() && Self::new(address, self.length).base == self.base
+        self.base.is_ipv4() == address.is_ipv4()
+            && Self::new(address, self.length).base == self.base
     }
 
     fn new(base: IpAddr, length: u32) -> Self {
@@ -160,10 +166,13 @@ impl FromStr for Cidr {
             )));
         };
         let longest = if base.is_ipv4() { 32 } else { 128 };
-        let digits = length.map(|digits| digits.bytes().all(|b| b.is_ascii_digit()).then_some(digits));
+        let digits =
+            length.map(|digits| digits.bytes().all(|b| b.is_ascii_digit()).then_some(digits));
         let length = match digits {
             None => Some(longest),
-            Some(digits) => digits.and_then(|digits| digits.parse().ok()).filter(|length| *length <= longest),
+            Some(digits) => {
+                digits.and_then(|digits| digits.parse().ok()).filter(|length| *length <= longest)
+            }
         };
         let Some(length) = length else {
             return Err(ParseAllowRuleError(format!(
@@ -183,10 +192,9 @@ impl FromStr for Cidr {
 /// Addresses are compared in their IPv4 form: an IPv4-mapped network would never match.
 fn reject_mapped_v4(network: Cidr) -> Result<Cidr, ParseAllowRuleError> {
     match (network.base.to_canonical(), network.base) {
-        (IpAddr::V4(v4), IpAddr::V6(_)) if network.length >= 96 => Err(ParseAllowRuleError(format!(
-            "write `{network}` as {}",
-            Cidr::new(v4.into(), network.length - 96)
-        ))),
+        (IpAddr::V4(v4), IpAddr::V6(_)) if network.length >= 96 => Err(ParseAllowRuleError(
+            format!("write `{network}` as {}", Cidr::new(v4.into(), network.length - 96)),
+        )),
         _ => Ok(network),
     }
 }
@@ -298,7 +306,9 @@ fn classify_v6(address: Ipv6Addr) -> AddressClass {
     let prefix = classify_embedded(address).unwrap_or_else(|| classify_by_table(address));
     match o[8..12] {
         // ISATAP embeds an IPv4 address in the second half, behind any prefix.
-        [0 | 2, 0, 0x5e, 0xfe] => stricter(prefix, classify_v4(Ipv4Addr::new(o[12], o[13], o[14], o[15]))),
+        [0 | 2, 0, 0x5e, 0xfe] => {
+            stricter(prefix, classify_v4(Ipv4Addr::new(o[12], o[13], o[14], o[15])))
+        }
         _ => prefix,
     }
 }
@@ -313,7 +323,8 @@ fn classify_by_table(address: Ipv6Addr) -> AddressClass {
 /// The class of the IPv4 addresses that the prefix says are embedded; `None` if it says nothing.
 fn classify_embedded(address: Ipv6Addr) -> Option<AddressClass> {
     let o = address.octets();
-    let v4 = |a: usize, b: usize, c: usize, d: usize| classify_v4(Ipv4Addr::new(o[a], o[b], o[c], o[d]));
+    let v4 =
+        |a: usize, b: usize, c: usize, d: usize| classify_v4(Ipv4Addr::new(o[a], o[b], o[c], o[d]));
     let class = match address.segments() {
         [0, 0, 0, 0, 0, 0, 0, 0 | 1] => return None,
         // IPv4-mapped; NAT64 with the well-known prefix and with the local one. A local prefix of another length puts
@@ -423,7 +434,10 @@ mod tests {
             assert!(!policy.exempts("cue.example", 8000, path), "{path}");
         }
         let path = "/v1/echo/0123456789abcdef";
-        assert!(!policy.exempts("cue.example", 8001, path) && !policy.exempts("other.example", 8000, path));
+        assert!(
+            !policy.exempts("cue.example", 8001, path)
+                && !policy.exempts("other.example", 8000, path)
+        );
         assert!(!AddressPolicy::default().exempts("cue.example", 8000, path));
     }
 
@@ -432,8 +446,14 @@ mod tests {
         let table: &[(&str, AddressClass)] = &[
             ("0.0.0.0 0.255.255.255 ::", Unspecified),
             ("1.0.0.0 9.255.255.255 11.0.0.0 8.8.8.8 93.184.216.34 223.255.255.255", Public),
-            ("10.0.0.0 10.255.255.255 172.16.0.0 172.31.255.255 192.168.0.0 192.168.255.255", Private),
-            ("100.63.255.255 100.128.0.0 126.255.255.255 128.0.0.0 172.15.255.255 172.32.0.0", Public),
+            (
+                "10.0.0.0 10.255.255.255 172.16.0.0 172.31.255.255 192.168.0.0 192.168.255.255",
+                Private,
+            ),
+            (
+                "100.63.255.255 100.128.0.0 126.255.255.255 128.0.0.0 172.15.255.255 172.32.0.0",
+                Public,
+            ),
             ("100.64.0.0 100.127.255.255 100.100.100.200", CarrierNat),
             ("127.0.0.0 127.0.0.1 127.255.255.255 ::1", Loopback),
             ("169.254.0.0 169.254.169.254 169.254.170.2 169.254.255.255", LinkLocal),
@@ -441,7 +461,10 @@ mod tests {
             ("192.0.0.0 192.0.0.192 192.0.0.255 192.88.99.0 192.88.99.255", Reserved),
             ("192.0.2.0 192.0.2.255 198.51.100.7 203.0.113.255", Documentation),
             ("198.18.0.0 198.19.255.255 2001:2::1", Benchmarking),
-            ("198.17.255.255 198.20.0.0 203.0.112.255 203.0.114.0 168.63.129.15 168.63.129.17", Public),
+            (
+                "198.17.255.255 198.20.0.0 203.0.112.255 203.0.114.0 168.63.129.15 168.63.129.17",
+                Public,
+            ),
             ("224.0.0.0 239.255.255.255 ff00:: ff02::1 ff0e::1", Multicast),
             ("240.0.0.0 254.1.2.3 255.255.255.255", Reserved),
             ("168.63.129.16 fd00:ec2::254 fd00:ec2::23 fd20:ce::254", Metadata),
@@ -450,7 +473,10 @@ mod tests {
             ("fec0::1 feff::1 100::1 100:0:0:1::1 5f00::1 4000::1 1fff::1 fe00::1", Reserved),
             ("2001:10::1 2001:20::1 2001:3::1 2001:1::1 2001:1ff::1", Reserved),
             ("2001:db8::1 3fff::1 3fff:fff::1", Documentation),
-            ("2001:200::1 2001:4860:4860::8888 2606:4700::1111 2620:fe::fe 3fff:1000::1 2a00::1", Public),
+            (
+                "2001:200::1 2001:4860:4860::8888 2606:4700::1111 2620:fe::fe 3fff:1000::1 2a00::1",
+                Public,
+            ),
         ];
         check(table);
     }
@@ -458,8 +484,14 @@ mod tests {
     #[test]
     fn an_embedded_address_is_classified_too() {
         let table: &[(&str, AddressClass)] = &[
-            ("::ffff:127.0.0.1 ::ffff:7f00:1 ::127.0.0.1 64:ff9b::127.0.0.1 2002:7f00:1::", Loopback),
-            ("::ffff:10.0.0.1 ::10.0.0.1 64:ff9b::a00:1 2002:a00:1::1 2002:c0a8:101::c0a8:101", Private),
+            (
+                "::ffff:127.0.0.1 ::ffff:7f00:1 ::127.0.0.1 64:ff9b::127.0.0.1 2002:7f00:1::",
+                Loopback,
+            ),
+            (
+                "::ffff:10.0.0.1 ::10.0.0.1 64:ff9b::a00:1 2002:a00:1::1 2002:c0a8:101::c0a8:101",
+                Private,
+            ),
             ("::ffff:169.254.169.254 64:ff9b::a9fe:a9fe 2002:a9fe:a9fe::", LinkLocal),
             ("::ffff:0.0.0.0 64:ff9b:: 2002::1 ::0.0.0.2", Unspecified),
             ("::ffff:8.8.8.8 64:ff9b::8.8.8.8 2002:808:808::1 64:ff9b:1::8.8.8.8", Public),

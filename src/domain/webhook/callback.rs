@@ -76,7 +76,8 @@ pub fn check_headers(headers: &[(String, String)]) -> Result<(), Refusal> {
     }
     let is_printable = |byte: u8| byte == b'\t' || (b' '..=b'~').contains(&byte);
     for (position, (name, value)) in headers.iter().enumerate() {
-        let is_repeated = headers[..position].iter().any(|(earlier, _)| earlier.eq_ignore_ascii_case(name));
+        let is_repeated =
+            headers[..position].iter().any(|(earlier, _)| earlier.eq_ignore_ascii_case(name));
         let is_name = (1..=MAX_HEADER_NAME).contains(&name.len()) && name.bytes().all(is_name_byte);
         let problem = if !is_name {
             format!(
@@ -84,7 +85,9 @@ pub fn check_headers(headers: &[(String, String)]) -> Result<(), Refusal> {
                  use 1 to {MAX_HEADER_NAME} letters, digits and hyphens"
             )
         } else if is_reserved_header(name) {
-            format!("callback.headers must not set {name}, which the delivery sets itself; leave it out")
+            format!(
+                "callback.headers must not set {name}, which the delivery sets itself; leave it out"
+            )
         } else if value.len() > MAX_HEADER_VALUE || !value.bytes().all(is_printable) {
             format!(
                 "callback.headers.{name} has a value that cannot be sent; \
@@ -114,7 +117,13 @@ fn is_reserved_header(name: &str) -> bool {
         || name.starts_with("webhook-")
         || matches!(
             name.as_str(),
-            "host" | "content-length" | "transfer-encoding" | "connection" | "upgrade" | "te" | "trailer"
+            "host"
+                | "content-length"
+                | "transfer-encoding"
+                | "connection"
+                | "upgrade"
+                | "te"
+                | "trailer"
         )
 }
 
@@ -145,7 +154,9 @@ pub enum UrlError {
     Character(char),
     #[error("callback.url must be absolute and begin with http:// or https://")]
     Scheme,
-    #[error("callback.url must not contain a user name or password; put credentials into callback.headers")]
+    #[error(
+        "callback.url must not contain a user name or password; put credentials into callback.headers"
+    )]
     UserInfo,
     #[error("callback.url has no host")]
     NoHost,
@@ -196,9 +207,13 @@ impl CallbackTarget {
         };
         let parsed = parse_host(host)?;
         let start = &url[..url.len() - tail.len()];
-        let start =
-            if host.is_ascii() { start.to_owned() } else { start.replacen(host, &parsed.to_string(), 1) };
-        let is_refused = |c: &char| c.is_ascii() && (!c.is_ascii_graphic() || "\"<>\\`".contains(*c));
+        let start = if host.is_ascii() {
+            start.to_owned()
+        } else {
+            start.replacen(host, &parsed.to_string(), 1)
+        };
+        let is_refused =
+            |c: &char| c.is_ascii() && (!c.is_ascii_graphic() || "\"<>\\`".contains(*c));
         if let Some(bad) = tail.chars().find(is_refused) {
             return Err(UrlError::Character(bad));
         }
@@ -208,7 +223,8 @@ impl CallbackTarget {
         if url.len() > MAX_URL {
             return Err(UrlError::TooLong);
         }
-        let path = tail.split(['?', '#']).next().filter(|path| !path.is_empty()).unwrap_or("/").to_owned();
+        let path =
+            tail.split(['?', '#']).next().filter(|path| !path.is_empty()).unwrap_or("/").to_owned();
         let host = match parsed {
             Host::Domain(name) => name.strip_suffix('.').unwrap_or(&name).to_owned(),
             Host::Ipv4(address) => address.to_string(),
@@ -246,7 +262,10 @@ pub fn destination_hash(url: &str) -> i64 {
 
 fn split_port(authority: &str) -> Result<(&str, Option<&str>), UrlError> {
     let host_end = if authority.starts_with('[') {
-        authority.find(']').map(|end| end + 1).ok_or_else(|| UrlError::Host(authority.to_owned()))?
+        authority
+            .find(']')
+            .map(|end| end + 1)
+            .ok_or_else(|| UrlError::Host(authority.to_owned()))?
     } else {
         authority.find(':').unwrap_or(authority.len())
     };
@@ -273,7 +292,8 @@ fn parse_port(digits: &str) -> Result<u16, UrlError> {
 fn parse_host(text: &str) -> Result<Host, UrlError> {
     // `Host` would decode `%6c` as well.
     let parsed = if text.contains('%') { Err(ParseError::IdnaError) } else { Host::parse(text) };
-    let is_encoded = |label: &str| label.get(..4).is_some_and(|start| start.eq_ignore_ascii_case("xn--"));
+    let is_encoded =
+        |label: &str| label.get(..4).is_some_and(|start| start.eq_ignore_ascii_case("xn--"));
     match parsed {
         Ok(host) if !matches!(&host, Host::Domain(name) if !is_name(name)) => Ok(host),
         Err(ParseError::IdnaError | ParseError::InvalidIpv6Address)
@@ -347,8 +367,7 @@ mod tests {
 
     #[test]
     fn an_unusable_url_is_refused() {
-        let list =
-            "example.com/x //example.com http:example.com http:/example.com ftp://example.com file:///etc";
+        let list = "example.com/x //example.com http:example.com http:/example.com ftp://example.com file:///etc";
         for url in list.split(' ').chain(["", " http://example.com"]) {
             assert_eq!(check(url), Err(UrlError::Scheme), "{url:?}");
         }
@@ -365,7 +384,9 @@ mod tests {
         let list = "example..com .example.com example.com.. . example.com\\.evil %31%32%37.0.0.1 %6c%6fcalhost \
                     1.2.3.4.5 256.1.1.1 1.2.3.256 1.2.65536 1.16777216 4294967296 0x100000000 08.0.0.1 a.0x7f a.b.09. \
                     +1.1.1.1 0x+1 1..1 127.0.0.1.. [::1 [::1]x [::1%eth0] [fe80::1%25eth0] [127.0.0.1] [] [v1.a]";
-        for host in list.split_whitespace().chain(["exa mple.com", "exa\tmple.com", "example.com\r\n"]) {
+        for host in
+            list.split_whitespace().chain(["exa mple.com", "exa\tmple.com", "example.com\r\n"])
+        {
             let refused = Err(UrlError::Host(host.to_owned()));
             assert_eq!(check(&format!("http://{host}/")), refused, "{host:?}");
         }
@@ -378,14 +399,26 @@ mod tests {
     #[test]
     fn characters_beyond_ascii_are_percent_encoded_after_the_host() {
         for (url, expected, path) in [
-            ("https://example.com/käse?q=ü#Ω", "https://example.com/k%C3%A4se?q=%C3%BC#%CE%A9", "/k%C3%A4se"),
+            (
+                "https://example.com/käse?q=ü#Ω",
+                "https://example.com/k%C3%A4se?q=%C3%BC#%CE%A9",
+                "/k%C3%A4se",
+            ),
             ("http://example.com?q=日", "http://example.com?q=%E6%97%A5", "/"),
             ("http://example.com/🙂", "http://example.com/%F0%9F%99%82", "/%F0%9F%99%82"),
             // What is encoded already stays, and so does the case of its digits.
             ("http://example.com/%c3%bc/ü", "http://example.com/%c3%bc/%C3%BC", "/%c3%bc/%C3%BC"),
-            ("http://bücher.example/bücher", "http://xn--bcher-kva.example/b%C3%BCcher", "/b%C3%BCcher"),
+            (
+                "http://bücher.example/bücher",
+                "http://xn--bcher-kva.example/b%C3%BCcher",
+                "/b%C3%BCcher",
+            ),
             // Spaces and line breaks beyond ASCII are harmless once they are encoded.
-            ("http://example.com/\u{a0}\u{2028}", "http://example.com/%C2%A0%E2%80%A8", "/%C2%A0%E2%80%A8"),
+            (
+                "http://example.com/\u{a0}\u{2028}",
+                "http://example.com/%C2%A0%E2%80%A8",
+                "/%C2%A0%E2%80%A8",
+            ),
         ] {
             let found = check(url).unwrap();
             assert_eq!((found.url.as_str(), found.path.as_str()), (expected, path), "{url}");
@@ -400,11 +433,15 @@ mod tests {
         assert!(check(&url).is_ok());
         assert_eq!(check(&format!("{url}x")), Err(UrlError::TooLong));
         // The converted URL is longer: `ü.example` becomes `xn--tda.example`.
-        let url = format!("http://ü.example/{}", "x".repeat(MAX_URL - "http://xn--tda.example/".len()));
+        let url =
+            format!("http://ü.example/{}", "x".repeat(MAX_URL - "http://xn--tda.example/".len()));
         assert_eq!(check(&url).unwrap().url.len(), MAX_URL);
         assert_eq!(check(&format!("{url}x")), Err(UrlError::TooLong));
         // `ü` takes six bytes in place of two.
-        let url = format!("http://example.com/ü{}", "x".repeat(MAX_URL - "http://example.com/%C3%BC".len()));
+        let url = format!(
+            "http://example.com/ü{}",
+            "x".repeat(MAX_URL - "http://example.com/%C3%BC".len())
+        );
         assert_eq!(check(&url).unwrap().url.len(), MAX_URL);
         assert_eq!(check(&format!("{url}x")), Err(UrlError::TooLong));
         assert!(check(&format!("http://{}.com/", "a".repeat(63))).is_ok());
@@ -427,12 +464,15 @@ mod tests {
             assert!(check_url(&url, &open).is_ok(), "{url}");
         }
         for host in
-            "0.0.0.0 0 [::] 169.254.169.254 0xa9fea9fe 2852039166 [::ffff:a9fe:a9fe] [fe80::1]".split(' ')
+            "0.0.0.0 0 [::] 169.254.169.254 0xa9fea9fe 2852039166 [::ffff:a9fe:a9fe] [fe80::1]"
+                .split(' ')
         {
             let url = format!("http://{host}/");
             assert!(matches!(check_url(&url, &open), Err(UrlError::Blocked(..))), "{url}");
         }
-        for name in ["localhost.example.com", "mylocalhost", "127.0.0.1.nip.io", "10.example.com", "1e3"] {
+        for name in
+            ["localhost.example.com", "mylocalhost", "127.0.0.1.nip.io", "10.example.com", "1e3"]
+        {
             assert!(check(&format!("http://{name}/")).is_ok(), "{name}");
         }
     }
@@ -451,9 +491,14 @@ mod tests {
 
     #[test]
     fn a_header_that_may_be_secret_is_known_by_its_name() {
-        for name in
-            ["Authorization", "proxy-authorization", "COOKIE", "X-Api-Key", "x-gitlab-token", "X-Secret"]
-        {
+        for name in [
+            "Authorization",
+            "proxy-authorization",
+            "COOKIE",
+            "X-Api-Key",
+            "x-gitlab-token",
+            "X-Secret",
+        ] {
             assert!(is_secret_header(name), "{name}");
         }
         for name in ["X-Authorization", "Token", "X-Token-Kind", "Set-Cookie", "Idempotency"] {

@@ -66,7 +66,11 @@ pub struct SignedRequest {
     pub body: Option<Vec<u8>>,
 }
 
-pub fn signed_request(attempt: &AttemptRef, mut delivery: DeliverySpec, now: Timestamp) -> SignedRequest {
+pub fn signed_request(
+    attempt: &AttemptRef,
+    mut delivery: DeliverySpec,
+    now: Timestamp,
+) -> SignedRequest {
     // Moved: of a payload of megabytes there is one copy while it is sent.
     let payload = delivery.payload.take();
     let body = payload.map_or_else(|| b"{}".to_vec(), String::into_bytes);
@@ -103,7 +107,8 @@ pub fn shown_request(
 }
 
 fn depends_on_time(name: &str) -> bool {
-    ["X-CueAPI-Timestamp", "X-CueAPI-Signature", "webhook-timestamp", "webhook-signature"].contains(&name)
+    ["X-CueAPI-Timestamp", "X-CueAPI-Signature", "webhook-timestamp", "webhook-signature"]
+        .contains(&name)
 }
 
 fn secrets(delivery: &DeliverySpec, now: Timestamp) -> SigningSecrets<'_> {
@@ -153,12 +158,12 @@ mod tests {
     fn custom_headers_replace_two_of_the_standard_ones_and_no_others() {
         let standard =
             ["Content-Type", "User-Agent", "X-CueAPI-Cue-Id"].map(|name| (name, "ours".to_owned()));
-        let custom =
-            ["X-Mine", "content-type", "USER-AGENT", "x-cueapi-cue-id", "Accept"].map(|name| (name, "mine"));
+        let custom = ["X-Mine", "content-type", "USER-AGENT", "x-cueapi-cue-id", "Accept"]
+            .map(|name| (name, "mine"));
         let headers = delivery_headers(pairs(&custom), standard.to_vec());
-        let text: Vec<String> = headers.iter().map(|(name, value)| format!("{name}: {value}")).collect();
-        let expected =
-            "Content-Type: mine, User-Agent: mine, X-CueAPI-Cue-Id: ours, X-Mine: mine, Accept: mine";
+        let text: Vec<String> =
+            headers.iter().map(|(name, value)| format!("{name}: {value}")).collect();
+        let expected = "Content-Type: mine, User-Agent: mine, X-CueAPI-Cue-Id: ours, X-Mine: mine, Accept: mine";
         assert_eq!(text.join(", "), expected);
     }
 
@@ -172,8 +177,12 @@ mod tests {
     #[test]
     fn headers_that_do_not_fit_are_left_out_whole() {
         let (long, quotes) = ("x".repeat(900), "\"".repeat(600));
-        let kept =
-            kept_headers([("a", long.as_str()), ("b", quotes.as_str()), ("c", long.as_str()), ("d", "1")]);
+        let kept = kept_headers([
+            ("a", long.as_str()),
+            ("b", quotes.as_str()),
+            ("c", long.as_str()),
+            ("d", "1"),
+        ]);
         assert_eq!(kept.as_str(), format!(r#"[["a","{long}"],["d","1"]]"#));
         let most = "x".repeat(MAX_KEPT_HEADERS - r#"[["a",""]]"#.len());
         assert_eq!(kept_headers([("a", most.as_str())]).as_str().len(), MAX_KEPT_HEADERS);

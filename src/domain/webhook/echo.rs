@@ -114,8 +114,12 @@ impl EchoStore {
         }
         let mut used: usize = sizes.values().sum();
         while used > limit {
-            let senders =
-                self.echoes.iter().rev().map(|stored| stored.sender).filter(|sender| among(*sender));
+            let senders = self
+                .echoes
+                .iter()
+                .rev()
+                .map(|stored| stored.sender)
+                .filter(|sender| among(*sender));
             // The last maximum from the newest to the oldest.
             let largest = senders.max_by_key(|sender| sizes.get(sender).copied());
             let place = self.echoes.iter().position(|stored| Some(stored.sender) == largest);
@@ -145,7 +149,11 @@ mod tests {
     }
 
     fn put(store: &mut EchoStore, account: usize, number: usize, bytes: usize, second: i64) {
-        let echo = Echo { payload: vec![b' '; bytes].into(), headers: Vec::new(), received_at: at(second) };
+        let echo = Echo {
+            payload: vec![b' '; bytes].into(),
+            headers: Vec::new(),
+            received_at: at(second),
+        };
         store.put(EchoSender::Account(i64::try_from(account).unwrap()), token(number), echo);
     }
 
@@ -157,7 +165,8 @@ mod tests {
     fn an_echo_lasts_five_minutes_even_when_the_clock_moves_back() {
         let mut echoes = EchoStore::default();
         put(&mut echoes, 1, 1, 1, 1_000);
-        let is_found = [1_299, 1_300, 700].map(|second| echoes.find(&token(1), at(second)).is_some());
+        let is_found =
+            [1_299, 1_300, 700].map(|second| echoes.find(&token(1), at(second)).is_some());
         assert_eq!((is_found, echoes.find(&token(2), at(1_000))), ([true, false, false], None));
         put(&mut echoes, 2, 2, 1, 1_300);
         assert_eq!(used(&echoes), (1, MIN_SIZE), "the first was dropped");
@@ -175,7 +184,10 @@ mod tests {
             for number in numbers {
                 put(&mut echoes, 1 + number % 9, number, bytes, 1_001);
                 assert!(used(&echoes).1 <= MAX_BYTES);
-                assert!(echoes.find(&token(number), at(1_002)).is_some(), "the newest is always kept");
+                assert!(
+                    echoes.find(&token(number), at(1_002)).is_some(),
+                    "the newest is always kept"
+                );
             }
             assert!(echoes.find(&token(0), at(1_002)).is_some(), "that of a smaller sender");
         }

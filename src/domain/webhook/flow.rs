@@ -93,7 +93,8 @@ impl FlowState {
     }
 
     fn interval(&self) -> Option<SignedDuration> {
-        self.per_minute.map(|per_minute| SignedDuration::from_micros(60_000_000 / i64::from(per_minute)))
+        self.per_minute
+            .map(|per_minute| SignedDuration::from_micros(60_000_000 / i64::from(per_minute)))
     }
 }
 
@@ -125,7 +126,10 @@ mod tests {
                 let starts = starts_within(60, per_minute, late);
                 let most = per_minute as usize + 1 + per_minute as usize / 100;
                 let least = per_minute as usize - per_minute as usize / 80;
-                assert!((least..=most).contains(&starts), "{per_minute} a minute, {late:?} late: {starts}");
+                assert!(
+                    (least..=most).contains(&starts),
+                    "{per_minute} a minute, {late:?} late: {starts}"
+                );
             }
         }
     }

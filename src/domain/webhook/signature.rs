@@ -27,7 +27,10 @@ impl<'a> SigningSecrets<'a> {
         previous: Option<&'a str>,
         previous_expires: Option<Timestamp>,
     ) -> Self {
-        Self { current, previous: previous.filter(|_| previous_expires.is_some_and(|expires| now < expires)) }
+        Self {
+            current,
+            previous: previous.filter(|_| previous_expires.is_some_and(|expires| now < expires)),
+        }
     }
 }
 
@@ -63,17 +66,29 @@ pub fn verify_v1(secret: &str, timestamp: &str, signature: &str, body: &[u8]) ->
 
 /// `webhook-signature` of Standard Webhooks: `v1,BASE64` over `ID.TIMESTAMP.BODY` for each secret, the current one
 /// first. A secret that is not base64 signs with its bytes, so that no delivery is unsigned.
-pub fn standard_signature(secrets: SigningSecrets<'_>, id: &str, timestamp_secs: i64, body: &[u8]) -> String {
+pub fn standard_signature(
+    secrets: SigningSecrets<'_>,
+    id: &str,
+    timestamp_secs: i64,
+    body: &[u8],
+) -> String {
     let timestamp = timestamp_secs.to_string();
     let message = [id.as_bytes(), b".", timestamp.as_bytes(), b".", body];
-    let sign = |secret| format!("v1,{}", STANDARD.encode(hmac_sha256(&standard_key(secret), &message)));
+    let sign =
+        |secret| format!("v1,{}", STANDARD.encode(hmac_sha256(&standard_key(secret), &message)));
     match secrets.previous {
         Some(previous) => format!("{} {}", sign(secrets.current), sign(previous)),
         None => sign(secrets.current),
     }
 }
 
-pub fn verify_standard(secret: &str, id: &str, timestamp: &str, signatures: &str, body: &[u8]) -> bool {
+pub fn verify_standard(
+    secret: &str,
+    id: &str,
+    timestamp: &str,
+    signatures: &str,
+    body: &[u8],
+) -> bool {
     let key = hmac::Key::new(hmac::HMAC_SHA256, &standard_key(secret));
     let message = [id.as_bytes(), b".", timestamp.as_bytes(), b".", body].concat();
     let tags = signatures.split(' ').filter_map(|signature| signature.strip_prefix("v1,"));
@@ -155,9 +170,14 @@ impl fmt::Display for Verification {
             Self::InvalidTimestamp(name) => write!(f, "not verified: {name} is no time"),
             Self::WrongSignature(name) => write!(f, "not verified: wrong {name}"),
             Self::TooOld { seconds } => {
-                write!(f, "not verified: timestamp too old, {seconds} s; at most {TOLERANCE} s are usual")
+                write!(
+                    f,
+                    "not verified: timestamp too old, {seconds} s; at most {TOLERANCE} s are usual"
+                )
             }
-            Self::TooNew { seconds } => write!(f, "not verified: timestamp {seconds} s in the future"),
+            Self::TooNew { seconds } => {
+                write!(f, "not verified: timestamp {seconds} s in the future")
+            }
         }
     }
 }
@@ -185,11 +205,13 @@ pub fn verify<'a>(
     let of_standard = standard.map(|signature| {
         let id = header(STANDARD_ID).ok_or(Verification::MissingHeader(STANDARD_ID))?;
         let (text, seconds) = timestamp(header, STANDARD_TIMESTAMP)?;
-        let is_right = secrets.iter().any(|secret| verify_standard(secret, id, text, signature, body));
+        let is_right =
+            secrets.iter().any(|secret| verify_standard(secret, id, text, signature, body));
         if is_right { Ok(seconds) } else { Err(Verification::WrongSignature(STANDARD_SIGNATURE)) }
     });
     for signed_at in [of_v1, of_standard].into_iter().flatten() {
-        let found = signed_at.map_or_else(|reason| reason, |seconds| at_age(now.as_second() - seconds));
+        let found =
+            signed_at.map_or_else(|reason| reason, |seconds| at_age(now.as_second() - seconds));
         if !found.is_verified() {
             return found;
         }
@@ -251,9 +273,16 @@ mod tests {
             "v1,PAJLiJe41f2W3A5YuU+UUrqmsy9vkd7Ylp31YWVL7ec=",
         );
         let (at, signed) = (AT.to_string(), standard(CURRENT, Some(PREVIOUS)));
-        assert_eq!((standard(CURRENT, None).as_str(), signed), (current, format!("{current} {previous}")));
+        assert_eq!(
+            (standard(CURRENT, None).as_str(), signed),
+            (current, format!("{current} {previous}"))
+        );
         let signed = standard(CURRENT, Some(PREVIOUS));
-        assert!([CURRENT, PREVIOUS].iter().all(|secret| verify_standard(secret, ID, &at, &signed, BODY)));
+        assert!(
+            [CURRENT, PREVIOUS]
+                .iter()
+                .all(|secret| verify_standard(secret, ID, &at, &signed, BODY))
+        );
         assert!(!verify_standard("another", ID, &at, &signed, BODY));
         assert!(!verify_standard(CURRENT, "another", &at, &signed, BODY));
         assert!(!verify_standard(CURRENT, ID, "1767225601", &signed, BODY));
@@ -272,12 +301,18 @@ mod tests {
     }
 
     /// The finding of a receiver `age` seconds after the signature; `change` changes the headers on their way.
-    fn found(secrets: &[&str], age: i64, change: impl Fn(&mut Vec<(&str, String)>)) -> Verification {
+    fn found(
+        secrets: &[&str],
+        age: i64,
+        change: impl Fn(&mut Vec<(&str, String)>),
+    ) -> Verification {
         let signing = SigningSecrets { current: CURRENT, previous: Some(PREVIOUS) };
         let mut headers = signature_headers(signing, "id", AT, BODY).to_vec();
         change(&mut headers);
         let secrets: Vec<String> = secrets.iter().map(|it| (*it).to_owned()).collect();
-        let header = |name: &str| headers.iter().find(|(it, _)| *it == name).map(|(_, value)| value.as_str());
+        let header = |name: &str| {
+            headers.iter().find(|(it, _)| *it == name).map(|(_, value)| value.as_str())
+        };
         verify(&secrets, &header, BODY, Timestamp::from_second(AT + age).unwrap())
     }
 
@@ -301,9 +336,14 @@ mod tests {
             (&[CURRENT], 0, &[STANDARD_ID], V::MissingHeader(STANDARD_ID)),
             (&[CURRENT], 0, &[SIGNATURE, STANDARD_SIGNATURE], V::NoSignature),
         ] {
-            let remove =
-                |headers: &mut Vec<(&str, String)>| headers.retain(|(name, _)| !removed.contains(name));
-            assert_eq!(found(secrets, age, remove), finding, "{secrets:?}, {age} s, without {removed:?}");
+            let remove = |headers: &mut Vec<(&str, String)>| {
+                headers.retain(|(name, _)| !removed.contains(name))
+            };
+            assert_eq!(
+                found(secrets, age, remove),
+                finding,
+                "{secrets:?}, {age} s, without {removed:?}"
+            );
         }
         for no_time in ["", "1_0", "-1", "12345678901234567890", "\u{661}"] {
             let change = |headers: &mut Vec<(&str, String)>| headers[0].1 = no_time.to_owned();

@@ -57,7 +57,8 @@ pub(in crate::engine) fn status_and_error(
 ) -> (Option<u16>, Option<String>) {
     match result {
         Ok(WebhookResponse { http_status, note, .. }) => {
-            let message = if is_success { note.clone() } else { Some(status_message(*http_status)) };
+            let message =
+                if is_success { note.clone() } else { Some(status_message(*http_status)) };
             (Some(*http_status), message)
         }
         Err(error) => (None, Some(error.to_string())),
@@ -83,7 +84,8 @@ pub fn deliver(
         Err(reason) => Err(format!("the request cannot be built: {reason}")),
     };
     let AttemptRef { id, attempt, .. } = claimed.attempt_ref;
-    let log_panic = |error: &Error| tracing::error!(execution_id = %id, attempt, %error, "delivery panicked");
+    let log_panic =
+        |error: &Error| tracing::error!(execution_id = %id, attempt, %error, "delivery panicked");
     let result = send_guarded(webhook_client, build, log_panic);
     let mut ended = classify(claimed, retry.as_ref(), result, now()?);
     ended.record.duration = ended.record.at.duration_since(started);
@@ -96,7 +98,8 @@ pub fn unread(claimed: ClaimedDelivery, error: &Error, now: Timestamp) -> Finish
     let AttemptRef { id, attempt, .. } = claimed.attempt_ref;
     tracing::error!(execution_id = %id, attempt, %error, "cannot read a delivery; it is tried again");
     let mut ended = classify(claimed, None, Err(DeliveryError::Internal), now);
-    ended.record.next = now.checked_add(AFTER_READ_ERROR).map_or(NextStep::Failed, NextStep::RetryAt);
+    ended.record.next =
+        now.checked_add(AFTER_READ_ERROR).map_or(NextStep::Failed, NextStep::RetryAt);
     end_if_expired(&mut ended.record, &claimed);
     ended
 }
@@ -156,7 +159,8 @@ fn classify(
             if is_success && claimed.takes_outcome {
                 record.outcome = reported_outcome(&claimed.attempt_ref, &response.body, now);
             }
-            let headers = response.headers.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+            let headers =
+                response.headers.iter().map(|(name, value)| (name.as_str(), value.as_str()));
             record.response_headers = (!is_success).then(|| kept_headers(headers));
             None
         }
@@ -168,7 +172,9 @@ fn classify(
 /// No attempt follows one that has failed after the maximum age.
 fn end_if_expired(record: &mut AttemptRecord, claimed: &ClaimedDelivery) {
     let is_over = claimed.expires_at.is_some_and(|expires_at| expires_at <= record.at);
-    if let (true, NextStep::RetryAt(_), Some(seconds)) = (is_over, record.next, claimed.max_age_seconds) {
+    if let (true, NextStep::RetryAt(_), Some(seconds)) =
+        (is_over, record.next, claimed.max_age_seconds)
+    {
         record.next = NextStep::Failed;
         record.cause = Some(FailureCause::Expired);
         record.error_message = Some(expired_message(seconds, record.error_message.as_deref()));
@@ -202,8 +208,8 @@ pub fn log(ended: &FinishedAttempt, duration: Duration) {
 fn request(claimed: &ClaimedDelivery, spec: DeliverySpec, now: Timestamp) -> WebhookRequest {
     let (method, url) = (spec.callback.method, spec.callback.url.clone());
     let timeout_seconds = spec.callback.timeout_seconds;
-    let timeout =
-        (timeout_seconds != DEFAULT_TIMEOUT_SECONDS).then(|| Duration::from_secs(timeout_seconds.into()));
+    let timeout = (timeout_seconds != DEFAULT_TIMEOUT_SECONDS)
+        .then(|| Duration::from_secs(timeout_seconds.into()));
     let SignedRequest { headers, body } = signed_request(&claimed.attempt_ref, spec, now);
     // One byte more shows that the response is too long for an outcome.
     let max_response = if claimed.takes_outcome { MAX_RESPONSE_OUTCOME + 1 } else { MAX_KEPT_BODY };

@@ -31,7 +31,9 @@ use crate::service::events;
 use crate::service::finish::record_attempt;
 use crate::service::fire::CueFirer;
 use crate::store::cues::flows;
-use crate::store::executions::delivery_queue::{self, AttemptRecord, ClaimedDelivery, LoadedDelivery};
+use crate::store::executions::delivery_queue::{
+    self, AttemptRecord, ClaimedDelivery, LoadedDelivery,
+};
 use crate::store::fair_queue::{Grant, Rotation};
 use crate::store::{WakeSet, WriteTx};
 
@@ -129,7 +131,12 @@ impl FlowTurns {
     }
 
     /// Returns whether the limits of the flow allow another attempt beside those `under_way`.
-    fn has_turn(&mut self, tx: &WriteTx<'_>, key: DestinationKey, under_way: usize) -> Result<bool> {
+    fn has_turn(
+        &mut self,
+        tx: &WriteTx<'_>,
+        key: DestinationKey,
+        under_way: usize,
+    ) -> Result<bool> {
         let flow = match self.flows.entry(key) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(new) => {
@@ -169,7 +176,8 @@ impl FlowTurns {
 
 impl Dispatcher {
     pub fn new(threads: usize) -> Self {
-        let (share, rotation) = (FairShare::new(threads, threads.max(1) * AHEAD), Rotation::default());
+        let (share, rotation) =
+            (FairShare::new(threads, threads.max(1) * AHEAD), Rotation::default());
         let claims = Claims { share, rotation, uncommitted: Vec::new() };
         Self { claims: Arc::new(Mutex::new(claims)), unrecorded: Vec::new() }
     }
@@ -192,7 +200,8 @@ impl Dispatcher {
         // If results are written anyway, the write itself finds the executions that are ready: one read less.
         let may_claim = mode == DispatcherMode::Running
             && !is_full
-            && (!self.unrecorded.is_empty() || app.store.read_blocking(delivery_queue::has_ready)?);
+            && (!self.unrecorded.is_empty()
+                || app.store.read_blocking(delivery_queue::has_ready)?);
         if self.unrecorded.is_empty() && !may_claim {
             return Ok(Vec::new());
         }
@@ -230,7 +239,8 @@ impl Dispatcher {
         may_claim: bool,
         first: impl FnOnce(&WriteTx<'_>) -> Result<T> + Send + 'static,
     ) -> Result<(T, Vec<ClaimedDelivery>)> {
-        let (now, unrecorded, claims) = (app.clock.now(), self.unrecorded.clone(), Arc::clone(&self.claims));
+        let (now, unrecorded, claims) =
+            (app.clock.now(), self.unrecorded.clone(), Arc::clone(&self.claims));
         let (firer, calls) = (CueFirer::new(app, now), app.unconfirmed_calls.clone());
         let write = app.store.write_with_priority(move |tx| {
             for record in &unrecorded {
@@ -267,9 +277,15 @@ impl Dispatcher {
         while let Some(record) = self.unrecorded.last().map(Arc::clone) {
             let id = record.attempt_ref.id;
             let firer = CueFirer::new(app, now);
-            match app.store.write_with_priority(move |tx| record_attempt(tx, &record, &firer)).wait() {
+            match app
+                .store
+                .write_with_priority(move |tx| record_attempt(tx, &record, &firer))
+                .wait()
+            {
                 Err(error @ Error::Storage(_)) => return Err(error),
-                Err(error) => tracing::error!(execution_id = %id, %error, "cannot record an attempt"),
+                Err(error) => {
+                    tracing::error!(execution_id = %id, %error, "cannot record an attempt")
+                }
                 Ok(_) => {}
             }
             self.unrecorded.pop();
@@ -364,8 +380,10 @@ pub fn promote_batch(app: &App) -> Result<u64> {
     if app.store.read_blocking(delivery_queue::next_due_at)?.is_none_or(|due| due > now) {
         return Ok(0);
     }
-    let promoted =
-        app.store.write_with_priority(move |tx| delivery_queue::promote_due(tx, now, BATCH)).wait()?;
+    let promoted = app
+        .store
+        .write_with_priority(move |tx| delivery_queue::promote_due(tx, now, BATCH))
+        .wait()?;
     app.engine_stats.heartbeat(app.clock.monotonic());
     Ok(promoted)
 }
@@ -377,7 +395,10 @@ pub fn requeue_interrupted(app: &App) -> Result<usize> {
     app.store.write_with_priority(move |tx| delivery_queue::requeue_interrupted(tx, now)).wait()
 }
 
-fn start_threads(app: &Arc<App>, webhook_client: Arc<dyn WebhookClient>) -> io::Result<DeliveryThreads> {
+fn start_threads(
+    app: &Arc<App>,
+    webhook_client: Arc<dyn WebhookClient>,
+) -> io::Result<DeliveryThreads> {
     // A weak reference: a delivery that a stop cuts off must not keep the database open.
     let (notifiers, weak_app) = (Arc::clone(&app.notifiers), Arc::downgrade(app));
     let large_read = Mutex::new(());
@@ -407,7 +428,9 @@ fn attempt(
         (app.clock.monotonic(), load(&app, claimed, large_read).map_err(|error| (error, now)))
     };
     let mut ended = match loaded {
-        Ok(loaded) => deliver(webhook_client, loaded, || weak_app.upgrade().map(|app| app.clock.now()))?,
+        Ok(loaded) => {
+            deliver(webhook_client, loaded, || weak_app.upgrade().map(|app| app.clock.now()))?
+        }
         Err((error, now)) => unread(claimed, &error, now),
     };
     let app = weak_app.upgrade()?;

@@ -135,11 +135,14 @@ impl FairShare {
         if !self.attempts.has_room(user_key, 1) {
             return Grant::AccountBusy;
         }
-        let (under_way, last) = self.destinations.get(&key).map_or((0, None), |of| (of.under_way, of.last));
+        let (under_way, last) =
+            self.destinations.get(&key).map_or((0, None), |of| (of.under_way, of.last));
         let eighth = (self.threads / 8).max(1);
         let is_untested = matches!(last, None | Some(AttemptEnd::TimedOut));
         let most = match last {
-            Some(AttemptEnd::Quick) => eighth.max((self.attempts.room(user_key) + under_way).div_ceil(2)),
+            Some(AttemptEnd::Quick) => {
+                eighth.max((self.attempts.room(user_key) + under_way).div_ceil(2))
+            }
             Some(AttemptEnd::TimedOut) => 1,
             None if self.attempts.held(user_key) >= self.threads / 4 => 1,
             _ => eighth,
@@ -175,7 +178,8 @@ impl FairShare {
         let most = MAX_REMEMBERED + self.under_way();
         for keeps_hanging in [true, false] {
             if self.destinations.len() > most {
-                let is_kept = |of: &Destination| keeps_hanging && of.last == Some(AttemptEnd::TimedOut);
+                let is_kept =
+                    |of: &Destination| keeps_hanging && of.last == Some(AttemptEnd::TimedOut);
                 self.destinations.retain(|_, of| of.under_way > 0 || is_kept(of));
             }
         }
@@ -190,7 +194,9 @@ mod tests {
     fn an_account_holds_as_much_as_it_leaves() {
         let mut shares = AccountShares::new(64);
         let mut take = |user: i64| {
-            (0..100).take_while(|_| shares.has_room(user, 1).then(|| shares.take(user, 1)).is_some()).count()
+            (0..100)
+                .take_while(|_| shares.has_room(user, 1).then(|| shares.take(user, 1)).is_some())
+                .count()
         };
         assert_eq!([1, 2, 3, 4, 5, 6, 7, 8].map(&mut take), [32, 16, 8, 4, 2, 1, 1, 0]);
         shares.release(1, 32);

@@ -89,7 +89,8 @@ impl AttemptQueue {
     }
 
     fn may_run(&self, key: DestinationKey) -> bool {
-        let Some(Destination { waiting, running, has_timed_out }) = self.destinations.get(&key) else {
+        let Some(Destination { waiting, running, has_timed_out }) = self.destinations.get(&key)
+        else {
             return false;
         };
         let limit = if *has_timed_out { 1 } else { self.eighth };
@@ -286,7 +287,8 @@ impl Pool {
             };
             state.idle -= 1;
             state.is_watched &= after.is_none();
-            must_end = timed_out && may_end && state.threads > MIN_THREADS && !state.queue.is_ready();
+            must_end =
+                timed_out && may_end && state.threads > MIN_THREADS && !state.queue.is_ready();
         }
         state.threads -= usize::from(must_end);
         (!must_end).then_some(state)

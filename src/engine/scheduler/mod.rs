@@ -51,7 +51,10 @@ const ALERT_BATCH: u32 = 500;
 const ZONE_INTERVAL: SignedDuration = SignedDuration::from_mins(1);
 
 /// Starts the thread. Executions that it creates are claimed through `deliveries` in the same write.
-pub(in crate::engine) fn start(app: &Arc<App>, deliveries: Arc<DeliveryService>) -> Result<EngineThread> {
+pub(in crate::engine) fn start(
+    app: &Arc<App>,
+    deliveries: Arc<DeliveryService>,
+) -> Result<EngineThread> {
     let mut tasks = Tasks {
         scheduler: Scheduler::start(app)?,
         sweeper: RetentionSweeper::default(),
@@ -108,7 +111,8 @@ fn run_once(
     deliveries: &DeliveryService,
     stop: &AtomicBool,
 ) -> Result<SweepOutcome> {
-    let Tasks { scheduler, sweeper, cleanup, server_watch, clock_alert, turn_watch, zone_watch } = tasks;
+    let Tasks { scheduler, sweeper, cleanup, server_watch, clock_alert, turn_watch, zone_watch } =
+        tasks;
     let is_held = app.store.read_blocking(meta::is_held)?;
     server_watch.look(app, is_held);
     if is_held {
@@ -127,15 +131,25 @@ fn run_once(
     }
     let now = app.clock.now();
     let settled = sweeper.settled_for(app);
-    if reaper::run_once(app, now, settled)? || (settled >= SETTLING_TIME && cleanup.run_if_due(app)?) {
+    if reaper::run_once(app, now, settled)?
+        || (settled >= SETTLING_TIME && cleanup.run_if_due(app)?)
+    {
         return Ok(SweepOutcome::Again);
     }
     let SweepOutcome::At(sweep) = sweeper.run_once(app)? else { return Ok(SweepOutcome::Again) };
     let waiting = app.store.read_blocking(delivery_queue::next_due_at)?;
     let (claim_end, expiry) = (reaper::next(&app.store)?, reaper::next_expiry(&app.store, now)?);
     let (overdue, turn) = (reaper::next_overdue(&app.store)?, turn_watch.next(app, now)?);
-    let deadlines =
-        [scheduler.deadline(app)?, waiting, claim_end, reaper::next_look(app)?, overdue, turn, expiry, sweep];
+    let deadlines = [
+        scheduler.deadline(app)?,
+        waiting,
+        claim_end,
+        reaper::next_look(app)?,
+        overdue,
+        turn,
+        expiry,
+        sweep,
+    ];
     Ok(SweepOutcome::At(deadlines.into_iter().flatten().min()))
 }
 
@@ -173,7 +187,12 @@ struct ZoneWatch {
 impl ZoneWatch {
     /// Reads the rules of time zones, if a minute has passed. All runs up to `fired_until` have fired. Cues fire only
     /// after all of them have moved: one that runs before could run twice. Returns `false` if `goes_on` ended it.
-    fn look(&mut self, app: &App, fired_until: Timestamp, goes_on: impl Fn() -> bool) -> Result<bool> {
+    fn look(
+        &mut self,
+        app: &App,
+        fired_until: Timestamp,
+        goes_on: impl Fn() -> bool,
+    ) -> Result<bool> {
         let now = app.clock.now();
         if self.looked_at.is_some_and(|at| now.duration_since(at).abs() < ZONE_INTERVAL) {
             return Ok(true);
@@ -243,8 +262,9 @@ impl ClockAlert {
         }
         let mut after = Some(0);
         while let Some(user_key) = after {
-            let raise =
-                move |tx: &WriteTx<'_>| notify::raise_clock_behind(tx, user_key, ALERT_BATCH, newest, now);
+            let raise = move |tx: &WriteTx<'_>| {
+                notify::raise_clock_behind(tx, user_key, ALERT_BATCH, newest, now)
+            };
             after = app.store.write_with_priority(raise).wait()?;
         }
         self.reported = Some(newest);
@@ -273,8 +293,9 @@ impl Scheduler {
     /// Starts with an outage that ends now: the runs that were due before it were missed.
     pub fn start(app: &App) -> Result<Self> {
         let now = app.clock.now();
-        let (last_seen, clock_accepted_at) =
-            app.store.read_blocking(|read| Ok((meta::last_seen(read)?, meta::clock_accepted_at(read)?)))?;
+        let (last_seen, clock_accepted_at) = app
+            .store
+            .read_blocking(|read| Ok((meta::last_seen(read)?, meta::clock_accepted_at(read)?)))?;
         let last_seen = last_seen.unwrap_or(now);
         app.engine_stats.record_last_seen(last_seen);
         if now < last_seen {
@@ -314,7 +335,11 @@ impl Scheduler {
     pub fn record_held_pass(&mut self, app: &App) {
         self.is_held = true;
         let (started_at, ended) = (Some(app.clock.now()), app.clock.monotonic());
-        app.engine_stats.record_pass(SchedulerPass { started_at, ended, ..SchedulerPass::default() });
+        app.engine_stats.record_pass(SchedulerPass {
+            started_at,
+            ended,
+            ..SchedulerPass::default()
+        });
     }
 
     /// Reads the clock, then fires due cues in batches until none is due.
@@ -385,7 +410,8 @@ impl Scheduler {
         let backlog = app.store.read_blocking(move |read| {
             let is_due = due_cues::next(read)?.is_some_and(|next| next <= now);
             let choose = is_due && !is_chosen;
-            let backlog = choose.then(|| due_cues::backlog(read, after, now, MAX_BACKLOG)).transpose()?;
+            let backlog =
+                choose.then(|| due_cues::backlog(read, after, now, MAX_BACKLOG)).transpose()?;
             Ok((is_due, backlog))
         });
         let (is_due, backlog) = backlog?;
@@ -408,7 +434,9 @@ impl Scheduler {
         for users in users.chunks(BATCH) {
             let (users, now) = (users.to_vec(), app.clock.now());
             let enqueue = move |tx: &WriteTx<'_>| {
-                users.iter().try_for_each(|user_key| notify::post_catch_up(tx, *user_key, outage, now))
+                users
+                    .iter()
+                    .try_for_each(|user_key| notify::post_catch_up(tx, *user_key, outage, now))
             };
             app.store.write_with_priority(enqueue).wait()?;
         }
@@ -451,12 +479,17 @@ impl Scheduler {
                     previous = %now, now = %shown,
                     "the wall clock jumped ahead by more than a day; it is believed in ten minutes, or after `cued clock accept`"
                 ),
-                None => tracing::warn!(previous = %self.wall, %now, "the wall clock is believed again"),
+                None => {
+                    tracing::warn!(previous = %self.wall, %now, "the wall clock is believed again")
+                }
             }
         }
-        let real = SignedDuration::try_from(monotonic - self.monotonic).unwrap_or(SignedDuration::MAX);
+        let real =
+            SignedDuration::try_from(monotonic - self.monotonic).unwrap_or(SignedDuration::MAX);
         // A test clock moves on purpose, from instant to instant, and every cue that it passes fires.
-        if let Some(reason) = gap(now.duration_since(self.wall), real).filter(|_| !app.clock.is_test()) {
+        if let Some(reason) =
+            gap(now.duration_since(self.wall), real).filter(|_| !app.clock.is_test())
+        {
             // Once, although a full disk prolongs the gap with every pass.
             if self.outage.until < self.wall {
                 tracing::warn!(since = %self.wall, %now, reason = reason.as_str(),

@@ -168,7 +168,8 @@ pub fn next_expiry(store: &Store, now: Timestamp) -> Result<Option<Timestamp>> {
     let mut next: Option<Timestamp> = None;
     for rows in [RESPONSES, LOGINS, SESSIONS] {
         let oldest = store.read_blocking(rows.oldest)?;
-        let expires = oldest.and_then(|oldest| oldest.checked_add(rows.lifetime).ok()).filter(|at| *at > now);
+        let expires =
+            oldest.and_then(|oldest| oldest.checked_add(rows.lifetime).ok()).filter(|at| *at > now);
         next = next.into_iter().chain(expires).min();
     }
     Ok(next)
@@ -178,7 +179,9 @@ fn release_batch(tx: &WriteTx<'_>, firer: &CueFirer) -> Result<ReapedClaims> {
     let now = firer.now();
     let ended = claims::list_ended(tx, now, BATCH)?;
     let mut reaped = ReapedClaims { released: 0, has_more: ended.len() == BATCH };
-    for EndedLease { execution, lease_expires_at, max_attempts, max_age_seconds, last_heartbeat } in &ended {
+    for EndedLease { execution, lease_expires_at, max_attempts, max_age_seconds, last_heartbeat } in
+        &ended
+    {
         let lost_at = claim_lost_at(*lease_expires_at, *last_heartbeat);
         match max_attempts {
             Some(_) if lost_at > now => {
@@ -186,7 +189,9 @@ fn release_batch(tx: &WriteTx<'_>, firer: &CueFirer) -> Result<ReapedClaims> {
                 let end = lost_at.min(claim_lost_at(*lease_expires_at, Some(now)));
                 claims::set_end(tx, execution.key, Some(end))?;
             }
-            Some(max_attempts) if release(tx, execution, *max_attempts, *max_age_seconds, firer)? => {
+            Some(max_attempts)
+                if release(tx, execution, *max_attempts, *max_age_seconds, firer)? =>
+            {
                 reaped.released += 1;
             }
             // The rows of a deleted cue are about to be deleted.
@@ -210,12 +215,14 @@ fn release(
     let now = firer.now();
     let mut status = after_lost_claim(max_attempts, execution.attempts);
     let worker = execution.claimed_by_worker.as_deref().unwrap_or_default();
-    let mut reason =
-        format!("the claim of worker {worker} expired: its lease ended without a report or a heartbeat");
+    let mut reason = format!(
+        "the claim of worker {worker} expired: its lease ended without a report or a heartbeat"
+    );
     let mut cause = None;
     let policies = Policies { max_age_seconds, ..Policies::default() };
     let has_expired = policies.expires_at(execution.scheduled_for).is_some_and(|end| end <= now);
-    if let (true, ExecutionStatus::Pending, Some(seconds)) = (has_expired, status, max_age_seconds) {
+    if let (true, ExecutionStatus::Pending, Some(seconds)) = (has_expired, status, max_age_seconds)
+    {
         status = ExecutionStatus::Failed;
         reason = expired_message(seconds, Some(&reason));
         cause = Some(FailureCause::Expired);
@@ -224,7 +231,8 @@ fn release(
         return Ok(false);
     }
     events::claim_lost(tx, execution.user_key, execution.key, worker, now);
-    let expired_claim = NewAlert::ClaimLost { worker_id: worker.to_owned(), attempt: execution.attempts };
+    let expired_claim =
+        NewAlert::ClaimLost { worker_id: worker.to_owned(), attempt: execution.attempts };
     notify::raise_alert(tx, execution.key, &expired_claim, now)?;
     if status == ExecutionStatus::Failed {
         on_execution_finished(tx, &FinishedExecution::new(execution, false, now), firer)?;
@@ -289,10 +297,13 @@ impl Cleanup {
         let mut has_more = self.workers.starts(now, WORKER_INTERVAL);
         self.workers.reached = None;
         while has_more {
-            let silent = store.read_blocking(move |read| workers::list_silent(read, until, FORGET_BATCH))?;
+            let silent =
+                store.read_blocking(move |read| workers::list_silent(read, until, FORGET_BATCH))?;
             has_more = !silent.is_empty();
             if has_more {
-                store.write_with_priority(move |tx| workers::delete_silent(tx, &silent, until)).wait()?;
+                store
+                    .write_with_priority(move |tx| workers::delete_silent(tx, &silent, until))
+                    .wait()?;
             }
         }
         Ok(())
@@ -323,13 +334,15 @@ impl Cleanup {
         }
         let Some(after) = self.accounts.reached else { return Ok(false) };
         let idle_since = saturating_sub(now, UNCONFIRMED_LIFETIME);
-        let users =
-            app.store.read_blocking(|read| users::list_removable(read, after, idle_since, USER_BATCH))?;
+        let users = app
+            .store
+            .read_blocking(|read| users::list_removable(read, after, idle_since, USER_BATCH))?;
         for (user_key, created_at, is_removable) in &users {
             self.newest_user = self.newest_user.max(*created_at);
             if *is_removable && self.newest_user <= idle_since {
                 let user_key = *user_key;
-                let is_done = app.store.write_with_priority(move |tx| remove(tx, user_key, idle_since, now));
+                let is_done =
+                    app.store.write_with_priority(move |tx| remove(tx, user_key, idle_since, now));
                 self.accounts.reached = Some(if is_done.wait()? { user_key } else { user_key - 1 });
                 return Ok(true);
             }

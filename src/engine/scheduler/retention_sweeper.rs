@@ -100,7 +100,8 @@ impl RetentionSweeper {
         }
         let (after, mut newest) = (self.expired_up_to, self.newest);
         let scan = |expired| {
-            let scan = |read: &ReadTx<'_>| retention::scan_expired(read, after, &mut newest, expired, now);
+            let scan =
+                |read: &ReadTx<'_>| retention::scan_expired(read, after, &mut newest, expired, now);
             app.store.read_blocking(scan)
         };
         let oldest = expired.map(scan).transpose()?.unwrap_or_default();
@@ -112,7 +113,8 @@ impl RetentionSweeper {
             return Ok(SweepOutcome::Again);
         }
         // It may be past while the clock is not settled; the passes go on without a deadline.
-        let expires = oldest.first_unexpired.and_then(|made| retention.expires(made)).filter(|at| *at > now);
+        let expires =
+            oldest.first_unexpired.and_then(|made| retention.expires(made)).filter(|at| *at > now);
         let next_round = self.round.and_then(|round| round.checked_add(ROUND_INTERVAL).ok());
         Ok(SweepOutcome::At([expires, next_round].into_iter().flatten().min()))
     }
@@ -126,7 +128,9 @@ impl RetentionSweeper {
         if keeps_less {
             self.marking = Some(0);
         } else if runs != before {
-            app.store.write_with_priority(move |tx| retention::set_retained_runs(tx, runs)).wait()?;
+            app.store
+                .write_with_priority(move |tx| retention::set_retained_runs(tx, runs))
+                .wait()?;
         }
         self.has_begun = true;
         Ok(())
@@ -195,7 +199,8 @@ impl RetentionSweeper {
 /// cue and the last key read.
 fn trim(app: &App, retention: Retention, histories: Vec<CueHistory>) -> Result<Option<(i64, i64)>> {
     let write = app.store.write_with_priority(move |tx| {
-        let deletable: Vec<i64> = histories.iter().flat_map(|history| &history.deletable).copied().collect();
+        let deletable: Vec<i64> =
+            histories.iter().flat_map(|history| &history.deletable).copied().collect();
         let mut done = retention::delete_executions(tx, &deletable)?;
         for history in &histories {
             if let Some(next) = history.deletable.get(done) {
@@ -203,7 +208,12 @@ fn trim(app: &App, retention: Retention, histories: Vec<CueHistory>) -> Result<O
             }
             done -= history.deletable.len();
             let is_done = history.is_read
-                && retention::remove_from_queue(tx, history.cue_key, history.reached, retention.runs)?;
+                && retention::remove_from_queue(
+                    tx,
+                    history.cue_key,
+                    history.reached,
+                    retention.runs,
+                )?;
             if !is_done {
                 return Ok(Some((history.cue_key, history.reached)));
             }

@@ -92,7 +92,11 @@ impl AddressGuard {
 
     fn find_cached(&self, name: &str) -> Option<Vec<IpAddr>> {
         let now = (self.monotonic)();
-        self.cache.lock().get(name).filter(|cache| now < cache.until).map(|cache| cache.addresses.clone())
+        self.cache
+            .lock()
+            .get(name)
+            .filter(|cache| now < cache.until)
+            .map(|cache| cache.addresses.clone())
     }
 
     fn insert(&self, name: String, addresses: Vec<IpAddr>) {

@@ -32,7 +32,12 @@ impl Connector<Box<dyn Transport>> for LenientConnector {
         _: &ConnectionDetails,
         chained: Option<Box<dyn Transport>>,
     ) -> Result<Option<Lenient>, ureq::Error> {
-        Ok(chained.map(|inner| Lenient { inner, requests: 0, awaits_head: false, has_begun: false }))
+        Ok(chained.map(|inner| Lenient {
+            inner,
+            requests: 0,
+            awaits_head: false,
+            has_begun: false,
+        }))
     }
 }
 
@@ -49,7 +54,8 @@ impl Lenient {
     /// An error of a kept connection before the response, as [`Stale`].
     fn stale(&mut self, error: ureq::Error) -> ureq::Error {
         let is_closed = matches!(&error, ureq::Error::Io(error) if is_closed(error.kind()));
-        let is_unanswered = self.awaits_head && !self.has_begun && self.inner.buffers().input().is_empty();
+        let is_unanswered =
+            self.awaits_head && !self.has_begun && self.inner.buffers().input().is_empty();
         if is_closed && is_unanswered && self.requests > 1 {
             return ureq::Error::Other(Box::new(Stale));
         }
@@ -138,7 +144,9 @@ fn may_be_head(input: &[u8]) -> bool {
 
 /// The end of the empty line after the headers.
 fn head_end(input: &[u8]) -> Option<usize> {
-    let after = |end: &[u8]| input.windows(end.len()).position(|bytes| bytes == end).map(|at| at + end.len());
+    let after = |end: &[u8]| {
+        input.windows(end.len()).position(|bytes| bytes == end).map(|at| at + end.len())
+    };
     after(b"\n\r\n").into_iter().chain(after(b"\n\n")).min()
 }
 

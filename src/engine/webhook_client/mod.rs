@@ -141,7 +141,8 @@ impl HttpWebhookClient {
     ) -> Result<Self, CertificateError> {
         let guard = AddressGuard::new(resolver, options.policy.clone(), monotonic);
         let certificates = options.ca_pem.as_deref().map(certificates).transpose()?;
-        let private = certificates.map(|own| Agents::new(options, &guard, &RootCerts::new_with_certs(&own)));
+        let private =
+            certificates.map(|own| Agents::new(options, &guard, &RootCerts::new_with_certs(&own)));
         Ok(Self {
             public: Agents::new(options, &guard, &RootCerts::WebPki),
             private,
@@ -197,7 +198,8 @@ impl WebhookClient for HttpWebhookClient {
     fn send(&self, webhook_request: &WebhookRequest) -> Result<WebhookResponse, DeliveryError> {
         let timeout = self.timeout_of(webhook_request);
         let delivery_error = |status, error| DeliveryError::from_ureq(error, status, timeout);
-        let mut response = self.exchange(webhook_request).map_err(|error| delivery_error(None, error))?;
+        let mut response =
+            self.exchange(webhook_request).map_err(|error| delivery_error(None, error))?;
         let http_status = response.status().as_u16();
         let is_success = response.status().is_success();
         let kept = if is_success { webhook_request.max_response } else { MAX_KEPT_BODY };
@@ -215,7 +217,8 @@ impl WebhookClient for HttpWebhookClient {
             body = text;
         }
         body.truncate(kept);
-        let retry_after = response.headers().get(header::RETRY_AFTER).and_then(|value| value.to_str().ok());
+        let retry_after =
+            response.headers().get(header::RETRY_AFTER).and_then(|value| value.to_str().ok());
         let keeps_headers = webhook_request.keeps_headers || !is_success;
         Ok(WebhookResponse {
             http_status,
@@ -306,8 +309,12 @@ fn certificates(pem: &[u8]) -> Result<Vec<Certificate<'static>>, CertificateErro
     if found.is_empty() { Err(CertificateError::Empty) } else { Ok(found) }
 }
 
-fn request<B: AsSendBody>(webhook_request: &WebhookRequest, body: B) -> Result<Request<B>, ureq::Error> {
-    let mut request = Request::builder().method(webhook_request.method.as_str()).uri(&webhook_request.url);
+fn request<B: AsSendBody>(
+    webhook_request: &WebhookRequest,
+    body: B,
+) -> Result<Request<B>, ureq::Error> {
+    let mut request =
+        Request::builder().method(webhook_request.method.as_str()).uri(&webhook_request.url);
     for (name, value) in &webhook_request.headers {
         request = request.header(name, value);
     }
@@ -405,19 +412,26 @@ impl DeliveryError {
             },
             ureq::Error::Rustls(error) => Self::Tls(tls(&error.to_string())),
             ureq::Error::Tls(what) => Self::Tls(tls(what)),
-            ureq::Error::Protocol(what) => broken(&format!("the response is not valid HTTP ({what})")),
+            ureq::Error::Protocol(what) => {
+                broken(&format!("the response is not valid HTTP ({what})"))
+            }
             ureq::Error::LargeResponseHeader(..) => {
                 Self::Connection("the headers of the response are too large".to_owned())
             }
-            ureq::Error::Http(what) => Self::Unsendable(format!("the request is not valid: {what}")),
-            ureq::Error::BadUri(what) => Self::Unsendable(format!("the request is not valid: {what}")),
+            ureq::Error::Http(what) => {
+                Self::Unsendable(format!("the request is not valid: {what}"))
+            }
+            ureq::Error::BadUri(what) => {
+                Self::Unsendable(format!("the request is not valid: {what}"))
+            }
             other => broken(&other.to_string()),
         }
     }
 }
 
 fn tls(what: &str) -> String {
-    certificate::fault(what, "--callback-ca").unwrap_or_else(|| format!("no encrypted connection: {what}"))
+    certificate::fault(what, "--callback-ca")
+        .unwrap_or_else(|| format!("no encrypted connection: {what}"))
 }
 
 fn describe_timeout(within: Duration, status: Option<u16>) -> String {
@@ -443,7 +457,8 @@ mod tests {
     const CERTIFICATE: &str = "-----BEGIN CERTIFICATE-----\nMAAA\n-----END CERTIFICATE-----\n";
 
     #[test]
-    fn no_agent_goes_through_a_proxy_or_follows_redirects_and_a_private_authority_adds_to_the_public_ones() {
+    fn no_agent_goes_through_a_proxy_or_follows_redirects_and_a_private_authority_adds_to_the_public_ones()
+     {
         assert!(client(None).unwrap().private.is_none());
         let client = client(Some(&CERTIFICATE.repeat(2))).unwrap();
         let agents = [&client.public.0[0], &client.private.as_ref().unwrap().0[0]];
@@ -453,7 +468,9 @@ mod tests {
             assert_eq!(agent.config().timeouts().global, Some(Duration::from_secs(30)));
         }
         let roots = agents.map(|agent| agent.config().tls_config().root_certs().clone());
-        assert!(matches!(&roots, [RootCerts::WebPki, RootCerts::Specific(given)] if given.len() == 2));
+        assert!(
+            matches!(&roots, [RootCerts::WebPki, RootCerts::Specific(given)] if given.len() == 2)
+        );
     }
 
     #[test]

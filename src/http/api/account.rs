@@ -69,7 +69,8 @@ pub async fn me(request: Request) -> Result<Response> {
         .read(move |read| {
             let user = users::find(read, user_key)?;
             let executions = users::monthly_usage(read, user_key, now)?.executions;
-            let key = api_key.map(|key| api_keys::id_and_prefix(read, user_key, key)).transpose()?;
+            let key =
+                api_key.map(|key| api_keys::id_and_prefix(read, user_key, key)).transpose()?;
             Ok((user, executions, key.flatten()))
         })
         .await?;
@@ -77,7 +78,9 @@ pub async fn me(request: Request) -> Result<Response> {
     let (key_id, prefix) = key.unzip();
     let auth = match &caller.credential {
         Credential::ApiKey { .. } => json!({"via": CredentialKind::Key.as_str(), "id": key_id}),
-        Credential::Session { id, .. } => json!({"via": CredentialKind::Session.as_str(), "id": id}),
+        Credential::Session { id, .. } => {
+            json!({"via": CredentialKind::Session.as_str(), "id": id})
+        }
     };
     let limits = request.app.config.plans.limits(&user.plan);
     Ok(Response::ok(&json!({
@@ -103,11 +106,12 @@ pub async fn me(request: Request) -> Result<Response> {
 pub async fn update_me(request: Request) -> Result<Response> {
     let caller = request.caller()?;
     let mut fields = request.fields()?;
-    let url =
-        fields.nullable("alert_webhook_url", |fields| fields.string("alert_webhook_url", 0..=usize::MAX));
+    let url = fields
+        .nullable("alert_webhook_url", |fields| fields.string("alert_webhook_url", 0..=usize::MAX));
     fields.forbid_unknown();
     fields.finish()?;
-    let check = |url: String| check_url_of("alert_webhook_url", &url, &request.app.config.callbacks);
+    let check =
+        |url: String| check_url_of("alert_webhook_url", &url, &request.app.config.callbacks);
     if let Some(url) = url {
         let url = url.filter(|url| !url.is_empty()).map(check).transpose()?;
         service::accounts::set_alert_url(&request.app, &caller, url).await?;
@@ -127,9 +131,11 @@ pub async fn regenerate_key(request: Request) -> Result<Response> {
 
 pub async fn list_keys(request: Request) -> Result<Response> {
     let caller = request.caller()?;
-    let current = if let Credential::ApiKey { key, .. } = caller.credential { Some(key) } else { None };
+    let current =
+        if let Credential::ApiKey { key, .. } = caller.credential { Some(key) } else { None };
     let keys = request.app.store.read(move |read| api_keys::list(read, caller.user_key)).await?;
-    let list = ListBody::new("keys", keys.iter().map(|key| render_key(key, Some(key.key) == current)))?;
+    let list =
+        ListBody::new("keys", keys.iter().map(|key| render_key(key, Some(key.key) == current)))?;
     Ok(list.with_more(false).into_response())
 }
 
@@ -161,14 +167,19 @@ pub async fn create_key(request: Request) -> Result<Response> {
 
 pub async fn revoke_key(request: Request) -> Result<Response> {
     let caller = request.caller()?;
-    service::accounts::revoke_key(&request.app.store, caller.user_key, request.param("key_id").to_owned())
-        .await?;
+    service::accounts::revoke_key(
+        &request.app.store,
+        caller.user_key,
+        request.param("key_id").to_owned(),
+    )
+    .await?;
     Ok(Response::no_content())
 }
 
 pub async fn webhook_secret(request: Request) -> Result<Response> {
     let caller = request.caller()?;
-    let secret = request.app.store.read(move |read| users::webhook_secret(read, caller.user_key)).await?;
+    let secret =
+        request.app.store.read(move |read| users::webhook_secret(read, caller.user_key)).await?;
     Ok(Response::ok(&json!({"webhook_secret": secret})))
 }
 
@@ -190,7 +201,9 @@ pub async fn alert_secret(request: Request) -> Result<Response> {
 pub async fn rotate_alert_secret(request: Request) -> Result<Response> {
     let caller = request.caller()?;
     let secret = service::accounts::rotate_alert_secret(&request.app, &caller)?.await?;
-    Ok(Response::ok(&json!({"alert_webhook_secret": secret.reveal(), "previous_secret_revoked": true})))
+    Ok(Response::ok(
+        &json!({"alert_webhook_secret": secret.reveal(), "previous_secret_revoked": true}),
+    ))
 }
 
 fn too_many_registrations(seconds: u32) -> Error {

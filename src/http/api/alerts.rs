@@ -55,7 +55,11 @@ pub async fn test(request: Request) -> Result<Response> {
 }
 
 /// Waits until the first attempt has ended; `None` if the time is over or the server stops before.
-pub async fn first_attempt(request: &Request, test: &PendingTest, limit: Duration) -> Option<TestAttempt> {
+pub async fn first_attempt(
+    request: &Request,
+    test: &PendingTest,
+    limit: Duration,
+) -> Option<TestAttempt> {
     timeout(limit, first_end(request, test)).await.ok().flatten()
 }
 

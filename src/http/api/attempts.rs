@@ -19,7 +19,11 @@ use crate::store::{ReadTx, executions};
 
 pub async fn list(request: Request) -> Result<Response> {
     let (caller, id) = (request.caller()?, request.execution_id()?);
-    let found = request.app.store.read_inline(move |read| attempts::list(read, caller.user_key, id)).await?;
+    let found = request
+        .app
+        .store
+        .read_inline(move |read| attempts::list(read, caller.user_key, id))
+        .await?;
     let attempts = found.ok_or_else(not_found)?;
     Response::from_body(&AttemptList { attempts: attempts.iter().map(AttemptView).collect() })
 }
@@ -37,18 +41,24 @@ pub async fn show_request(request: Request) -> Result<Response> {
     let (found, payload_bytes) = store.read_inline(find).await?;
     let execution = found.ok_or_else(not_found)?.execution;
     if execution.is_worker {
-        let message = "A worker execution sends no request; read it with ?payload=json for its payload";
+        let message =
+            "A worker execution sends no request; read it with ?payload=json for its payload";
         return Err(Error::refused(ErrorCode::InvalidState, message));
     }
     // An execution may have ended before its first attempt; then the request is shown that it would have sent.
     let attempt = asked.unwrap_or(execution.attempts.max(1));
-    let is_waiting = matches!(execution.status, ExecutionStatus::Pending | ExecutionStatus::Retrying);
+    let is_waiting =
+        matches!(execution.status, ExecutionStatus::Pending | ExecutionStatus::Retrying);
     if asked.is_some() && attempt > execution.attempts + u32::from(is_waiting) {
-        query.reject("attempt", &format!("the execution has {} attempts so far", execution.attempts));
+        query.reject(
+            "attempt",
+            &format!("the execution has {} attempts so far", execution.attempts),
+        );
         query.finish()?;
     }
     request.reserve_response(payload_bytes.saturating_mul(MAX_ESCAPED))?;
-    let show = move |read: &ReadTx<'_>| delivery_queue::show_request(read, caller.user_key, id, attempt);
+    let show =
+        move |read: &ReadTx<'_>| delivery_queue::show_request(read, caller.user_key, id, attempt);
     let shown = store.read_inline(show).await?.ok_or_else(not_found)?;
     Response::from_body(&RequestView::new(shown))
 }
@@ -87,11 +97,13 @@ fn approximation_note(shown: &ShownDelivery) -> String {
                 the secret may have changed since"
             .to_owned();
     };
-    let mut why = "rebuilt from the record: timestamp and signatures may differ slightly".to_owned();
+    let mut why =
+        "rebuilt from the record: timestamp and signatures may differ slightly".to_owned();
     if cue_updated_at > started_at {
         why += "; the cue may have been changed since";
     }
-    let rotated_at = spec.previous_webhook_secret_expires_at.map(|end| saturating_sub(end, SECRET_OVERLAP));
+    let rotated_at =
+        spec.previous_webhook_secret_expires_at.map(|end| saturating_sub(end, SECRET_OVERLAP));
     if rotated_at.is_some_and(|rotated_at| rotated_at > *started_at) {
         why += "; the webhook secret was replaced since";
     }
@@ -109,7 +121,9 @@ fn not_counted(shown: &ShownDelivery) -> &'static str {
             "it may have been sent, and was then cut off by the end of the program: the execution has ended since, and \
              the request is not signed"
         }
-        (false, true) => "it was never sent: the execution has ended before, and the request is not signed",
+        (false, true) => {
+            "it was never sent: the execution has ended before, and the request is not signed"
+        }
         (false, false) => {
             "not sent yet: time and signatures are added when it is sent, and changes of the cue until then count"
         }

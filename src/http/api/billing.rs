@@ -36,14 +36,21 @@ pub async fn portal(request: Request) -> Result<Response> {
 }
 
 pub async fn webhook(request: Request) -> Result<Response> {
-    billing::receive_stripe_event(&request.app, request.header("stripe-signature"), request.body())?.await?;
+    billing::receive_stripe_event(
+        &request.app,
+        request.header("stripe-signature"),
+        request.body(),
+    )?
+    .await?;
     Ok(Response::ok(&json!({"received": true})))
 }
 
 /// Runs a job on a thread that may block: a call to the payment provider waits for its response.
 async fn run_blocking(job: impl FnOnce() -> Result<String> + Send + 'static) -> Result<String> {
     let done = tokio::task::spawn_blocking(job).await;
-    done.map_err(|error| Error::fault_from("the job that calls the payment provider failed", error))?
+    done.map_err(|error| {
+        Error::fault_from("the job that calls the payment provider failed", error)
+    })?
 }
 
 /// `GET /billing/checkout?token=`
@@ -84,16 +91,18 @@ pub async fn cancel(request: Request) -> Result<Response> {
     let page = match paused {
         0 => page,
         1 => page.text("Your newest active cue was paused, because it exceeds the limit."),
-        count => {
-            page.text(&format!("Your {count} newest active cues were paused, because they exceed the limit."))
-        }
+        count => page.text(&format!(
+            "Your {count} newest active cues were paused, because they exceed the limit."
+        )),
     };
     Ok(page.small(CLOSE).into_response(StatusCode::OK))
 }
 
 pub async fn thanks(_: Request) -> Result<Response> {
-    let page = Page::new("Thank you")
-        .notice(NoticeKind::Success, "Your payment was submitted. Your new plan starts in a moment.");
+    let page = Page::new("Thank you").notice(
+        NoticeKind::Success,
+        "Your payment was submitted. Your new plan starts in a moment.",
+    );
     Ok(page.small(CLOSE).into_response(StatusCode::OK))
 }
 
@@ -124,8 +133,10 @@ fn request_page(request: &Request, plan_request: &BillingRequest, token: &str) -
             NoticeKind::Success,
             "Your plan changes as soon as the operator of this server approves it.",
         ),
-        RequestStatus::Approved => Page::new("Your request was approved")
-            .notice(NoticeKind::Success, &format!("The operator approved your request for {offer}.")),
+        RequestStatus::Approved => Page::new("Your request was approved").notice(
+            NoticeKind::Success,
+            &format!("The operator approved your request for {offer}."),
+        ),
         RequestStatus::Declined => Page::new("Your request was declined").notice(
             NoticeKind::Error,
             &format!("The operator declined your request for {offer}. Your plan has not changed."),
@@ -137,7 +148,8 @@ fn request_page(request: &Request, plan_request: &BillingRequest, token: &str) -
 fn plan_page(request: &Request, overview: &PlanOverview, token: &str) -> Page {
     let (user, pending) = (&overview.user, overview.pending_request.as_ref());
     let facts = [("Account", user.email.clone()), ("Plan", user.plan.clone())];
-    let mut page = Page::new("Your plan").facts(&[&facts[..], &limit_facts(request, &user.plan)].concat());
+    let mut page =
+        Page::new("Your plan").facts(&[&facts[..], &limit_facts(request, &user.plan)].concat());
     if let Some(plan_request) = pending {
         let offer = offer_name(plan_request.offer);
         page = page.text(&format!("Your request for {offer} is waiting for the operator."));
@@ -160,8 +172,9 @@ fn confirmation_page(request: &Request, overview: &PlanOverview, token: &str) ->
         )),
     };
     if excess > 0 {
-        let text =
-            format!("{excess} of your active cues exceed the limit of the free plan. The newest are paused.");
+        let text = format!(
+            "{excess} of your active cues exceed the limit of the free plan. The newest are paused."
+        );
         page = page.notice(NoticeKind::Error, &text);
     }
     let form = post(request, PORTAL, token).hidden("confirmed", "yes").danger_button("Yes, cancel");

@@ -81,14 +81,19 @@ pub async fn change_cues(request: Request) -> Result<Response> {
     let targets = read_targets(&mut fields, distinct, read_cue_filter);
     fields.forbid_unknown();
     fields.finish()?;
-    let (Some(action), Some((targets, is_dry_run))) = (action, targets) else { return Err(missing()) };
+    let (Some(action), Some((targets, is_dry_run))) = (action, targets) else {
+        return Err(missing());
+    };
     let call = bulk_call(&request, "POST /v1/cues/bulk")?;
     let user_key = request.caller()?.user_key;
-    let select = |filter| move |read: &ReadTx<'_>| cue_list::select(read, user_key, &filter, MAX_MATCHED + 1);
-    let ids = match targets.resolve(&request, (call.as_ref(), is_dry_run), "narrow it", select).await? {
-        Resolution::Ids(ids) => ids,
-        Resolution::Response(response) => return Ok(response),
+    let select = |filter| {
+        move |read: &ReadTx<'_>| cue_list::select(read, user_key, &filter, MAX_MATCHED + 1)
     };
+    let ids =
+        match targets.resolve(&request, (call.as_ref(), is_dry_run), "narrow it", select).await? {
+            Resolution::Ids(ids) => ids,
+            Resolution::Response(response) => return Ok(response),
+        };
     let render = if action == CueAction::Fire { render_fired } else { render_done };
     run_to_end(request, BulkAction::Cues(action), ids, call, render).await
 }
@@ -122,7 +127,8 @@ pub async fn replay(request: Request) -> Result<Response> {
             Ok(ids.iter().map(ToString::to_string).collect())
         }
     };
-    let ids = match targets.resolve(&request, (call.as_ref(), is_dry_run), narrower, select).await? {
+    let ids = match targets.resolve(&request, (call.as_ref(), is_dry_run), narrower, select).await?
+    {
         Resolution::Ids(ids) => ids,
         Resolution::Response(response) => return Ok(response),
     };
@@ -199,9 +205,14 @@ fn read_targets<F>(
     match (has_ids, has_filter) {
         (true, true) => fields.reject("filter", "send either ids or filter, not both"),
         (false, false) => {
-            fields.reject("ids", "send ids, or filter and expected, the number of objects that it matches");
+            fields.reject(
+                "ids",
+                "send ids, or filter and expected, the number of objects that it matches",
+            );
         }
-        (true, false) if has_expected => fields.reject("expected", "expected goes with filter, not with ids"),
+        (true, false) if has_expected => {
+            fields.reject("expected", "expected goes with filter, not with ids")
+        }
         (true, false) => return Some((Targets::Ids(normalized(read_ids(fields)?)), is_dry_run)),
         (false, true) if !has_expected && !is_dry_run => fields.add_missing("expected"),
         (false, true) => {
@@ -230,7 +241,8 @@ impl<F> Targets<F> {
             Self::Matching { filter, expected } => {
                 if let (Some(call), false) = (call, is_dry_run)
                     && let user_key = request.caller()?.user_key
-                    && let Some(response) = find_repeated(&request.app, user_key, call.clone()).await?
+                    && let Some(response) =
+                        find_repeated(&request.app, user_key, call.clone()).await?
                 {
                     return Ok(Resolution::Response(Response::stored(response)));
                 }
@@ -246,7 +258,8 @@ impl<F> Targets<F> {
         ids.truncate(MAX_MATCHED);
         request.reserve_response(ids.len() * ANSWER_BYTES)?;
         if is_dry_run {
-            let body = json!({"matched": ids.len(), "dry_run": true, "ids": ids, "has_more": has_more});
+            let body =
+                json!({"matched": ids.len(), "dry_run": true, "ids": ids, "has_more": has_more});
             return Ok(Resolution::Response(Response::ok(&body)));
         }
         Ok(Resolution::Ids(ids))
@@ -266,7 +279,8 @@ fn check_bound(matched: usize, narrower: &str) -> Result<()> {
 /// As [`Request::idempotency`], for an action on many objects.
 fn bulk_call(request: &Request, route: &str) -> Result<Option<BulkCall>> {
     let (code, status) = ErrorCode::InvalidState.text_and_status();
-    let body = json!({"error": {"code": code, "message": IN_PROGRESS, "status": status}}).to_string();
+    let body =
+        json!({"error": {"code": code, "message": IN_PROGRESS, "status": status}}).to_string();
     let in_progress = StoredResponse { status, body };
     let call = request.idempotency(route, None)?;
     Ok(call.map(|request| BulkCall { request, in_progress }))
@@ -287,7 +301,8 @@ async fn run_to_end(
     let bulk = BulkRequest { action, ids, call, render, explain };
     // The request moves into the task, because the memory for the answer is reserved as long as it exists.
     let done = tokio::spawn(async move { run(&request.app, &caller, bulk).await }).await;
-    let done = done.map_err(|error| Error::fault_from("an action on many objects was interrupted", error))?;
+    let done = done
+        .map_err(|error| Error::fault_from("an action on many objects was interrupted", error))?;
     done.map(Response::stored)
 }
 

@@ -9,7 +9,8 @@ use crate::domain::account::user::User;
 use crate::domain::api_error::ErrorCode;
 use crate::domain::channel::message::Topic;
 use crate::domain::channel::{
-    ALL_ALERTS, BUILT_IN_ALERT_WEBHOOK, BUILT_IN_EMAIL, Channel, ChannelType, EXECUTION_FAILED, Settings,
+    ALL_ALERTS, BUILT_IN_ALERT_WEBHOOK, BUILT_IN_EMAIL, Channel, ChannelType, EXECUTION_FAILED,
+    Settings,
 };
 use crate::domain::notification::alert::{TestAttempt, TestStatus};
 use crate::error::{Error, Result};
@@ -38,7 +39,8 @@ impl Shown {
     fn stored(read: &ReadTx<'_>, channel: Channel, topics: &[Topic]) -> Result<Self> {
         let status = if channel.is_failing() { "failing" } else { "active" };
         let waits = |topic: &&Topic| topic.key > channel.cursor && channel.takes(topic);
-        let waiting = topics.iter().filter(waits).count() + channels::count_in_outbox(read, channel.key)?;
+        let waiting =
+            topics.iter().filter(waits).count() + channels::count_in_outbox(read, channel.key)?;
         Ok(Self { channel, status, waiting, is_built_in: false })
     }
 
@@ -58,11 +60,15 @@ fn built_in(user: &User) -> Vec<Shown> {
     let shown = |channel, status| Shown { channel, status, waiting: 0, is_built_in: true };
     let named = (BUILT_IN_EMAIL, "Failure mails");
     let to = with("to", &user.email);
-    let email = Channel::built_in(named, ChannelType::Email, to, &[EXECUTION_FAILED], user.created_at);
+    let email =
+        Channel::built_in(named, ChannelType::Email, to, &[EXECUTION_FAILED], user.created_at);
     let email = shown(email, if user.confirmed_at.is_some() { "active" } else { "unconfirmed" });
     let alert_webhook = user.alert_webhook_url.as_deref().map(|url| {
         let (named, url) = ((BUILT_IN_ALERT_WEBHOOK, "Alert webhook"), with("url", url));
-        shown(Channel::built_in(named, ChannelType::Webhook, url, &[ALL_ALERTS], user.created_at), "active")
+        shown(
+            Channel::built_in(named, ChannelType::Webhook, url, &[ALL_ALERTS], user.created_at),
+            "active",
+        )
     });
     [email].into_iter().chain(alert_webhook).collect()
 }
@@ -131,10 +137,12 @@ pub async fn update(request: Request) -> Result<Response> {
     let (user_key, id) = (request.caller()?.user_key, request.param("channel_id").to_owned());
     require_own(&id)?;
     let of_user = id.clone();
-    let stored = request.app.store.read(move |read| channels::find(read, user_key, &of_user)).await?;
+    let stored =
+        request.app.store.read(move |read| channels::find(read, user_key, &of_user)).await?;
     let stored = stored.ok_or_else(not_found)?;
     let patch = channel_patch(request.fields()?, &stored, &request.app.config.callbacks)?;
-    service::channels::update(&request.app, user_key, id, |channel| patch.applied_to(channel)).await?;
+    service::channels::update(&request.app, user_key, id, |channel| patch.applied_to(channel))
+        .await?;
     show(request).await
 }
 

@@ -41,7 +41,8 @@ pub async fn list(request: Request) -> Result<Response> {
         0 => Some(list_claimable(&request, &filter, limit).await?),
         seconds => {
             let _permit = request.begin_waiting()?;
-            let found = timeout(Duration::from_secs(seconds), await_work(&request, &filter, limit)).await;
+            let found =
+                timeout(Duration::from_secs(seconds), await_work(&request, &filter, limit)).await;
             found.unwrap_or(Ok(None))?
         }
     };
@@ -69,13 +70,15 @@ pub async fn claim_next(request: Request) -> Result<Response> {
     fields.finish()?;
     let (user_key, wanted) = (caller.user_key, body.task.clone());
     // Usually the one that is claimed.
-    let size = move |read: &ReadTx<'_>| match claims::find_next(read, user_key, wanted.as_deref())? {
+    let size = move |read: &ReadTx<'_>| match claims::find_next(read, user_key, wanted.as_deref())?
+    {
         Some(id) => claims::payload_size(read, user_key, id),
         None => Ok(0),
     };
     reserve_payload(&request, size).await?;
     let worker = claimant(body.worker_id);
-    let claimed = service::executions::claim_next(&request.app, caller.user_key, body.task, worker).await?;
+    let claimed =
+        service::executions::claim_next(&request.app, caller.user_key, body.task, worker).await?;
     claim_response(&request, claimed).await
 }
 
@@ -135,7 +138,8 @@ async fn require_valid_key(request: &Request) -> Result<()> {
     if is_valid(&request.app, &caller.credential, request.now).await? {
         return Ok(());
     }
-    let message = "The API key was revoked, or its account disabled, during the request; send a valid key";
+    let message =
+        "The API key was revoked, or its account disabled, during the request; send a valid key";
     Err(Error::refused(ErrorCode::InvalidApiKey, message))
 }
 
@@ -179,7 +183,10 @@ async fn claim_response(request: &Request, it: ClaimedExecution) -> Result<Respo
         // A worker always receives an object.
         None => "{}".to_owned(),
         Some(key) => {
-            let read = request.app.store.read_inline(move |read| cues::find_payload(read, it.cue_key, key));
+            let read = request
+                .app
+                .store
+                .read_inline(move |read| cues::find_payload(read, it.cue_key, key));
             // Deleted with its cue since the claim.
             read.await?.ok_or_else(not_found)?
         }

@@ -45,13 +45,17 @@ fn requested_list(query: &Query) -> (CueList, Pagination) {
         tags: query.tags(),
         failing: query.boolean("failing"),
     };
-    let sort = query.one_of("sort", &CueSort::WORDS).and_then(CueSort::parse).unwrap_or(CueSort::Newest);
+    let sort =
+        query.one_of("sort", &CueSort::WORDS).and_then(CueSort::parse).unwrap_or(CueSort::Newest);
     let runs = query.integer("runs", 0..=i64::from(MAX_RECENT_RUNS));
     let mut start = ListStart::Offset(pagination.offset);
     if let Some(text) = query.raw("cursor") {
         match decode_cursor(text, &filter, sort) {
             Ok(_) if query.raw("offset").is_some() => {
-                query.reject("cursor", "a page begins at a cursor or at an offset; send one of the two");
+                query.reject(
+                    "cursor",
+                    "a page begins at a cursor or at an offset; send one of the two",
+                );
             }
             Ok(last) => start = ListStart::After(last),
             Err(error) => query.reject("cursor", &error.to_string()),
@@ -62,7 +66,11 @@ fn requested_list(query: &Query) -> (CueList, Pagination) {
 
 /// Reads the page. A short one is read on this thread, because passing it to another and back takes as long as the
 /// read; the others wait for their turn, which ends when the response is rendered.
-async fn read_page(request: &Request, user_key: i64, list: &CueList) -> Result<(CuePage, Option<Turn>)> {
+async fn read_page(
+    request: &Request,
+    user_key: i64,
+    list: &CueList,
+) -> Result<(CuePage, Option<Turn>)> {
     let store = &request.app.store;
     if list.is_short() {
         let list = list.clone();
@@ -83,7 +91,8 @@ fn render(list: &CueList, pagination: Pagination, page: &CuePage) -> Result<Resp
     let shown = body.count();
     let has_more = page.has_more || shown < page.cues.len();
     let last = page.cues.get(..shown).and_then(<[_]>::last).filter(|_| has_more);
-    let next = last.map(|(cue, _)| encode_cursor(&list.filter, list.sort, &list.sort.position_of(cue)));
+    let next =
+        last.map(|(cue, _)| encode_cursor(&list.filter, list.sort, &list.sort.position_of(cue)));
     let body = body
         .with("total", &page.total.to_string())
         .with("limit", &pagination.limit.to_string())
@@ -147,7 +156,8 @@ fn decode_cursor(
     sort: CueSort,
 ) -> std::result::Result<ListPosition, CursorError> {
     let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| CursorError::Malformed)?;
-    let (digest_given, rest) = bytes.split_first_chunk::<DIGEST_BYTES>().ok_or(CursorError::Malformed)?;
+    let (digest_given, rest) =
+        bytes.split_first_chunk::<DIGEST_BYTES>().ok_or(CursorError::Malformed)?;
     let (key, rest) = rest.split_first_chunk().ok_or(CursorError::Malformed)?;
     let value = match rest.split_first() {
         Some((&NONE, [])) => SortValue::None,
@@ -217,11 +227,18 @@ mod tests {
         ] {
             let last = ListPosition { value, key: 1 << 40 };
             let text = encode_cursor(&filter, sort, &last);
-            assert!(text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte)), "{text}");
+            assert!(
+                text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte)),
+                "{text}"
+            );
             assert_eq!(decode_cursor(&text, &filter, sort), Ok(last));
             assert_eq!(decode_cursor(&text, &filter, CueSort::Oldest), Err(CursorError::OtherList));
             for other in &others {
-                assert_eq!(decode_cursor(&text, other, sort), Err(CursorError::OtherList), "{other:?}");
+                assert_eq!(
+                    decode_cursor(&text, other, sort),
+                    Err(CursorError::OtherList),
+                    "{other:?}"
+                );
             }
         }
     }

@@ -45,7 +45,8 @@ pub async fn create(mut request: Request) -> Result<Response> {
     reserve_cue(&mut request, new.payload.as_ref().map_or(0, |payload| payload.body.len()))?;
     let hint = worker_hint(&request, caller.user_key, &new).await?;
     let created =
-        service::cues::create(&request.app, &caller, new, hint.as_deref(), call, render_created)?.await?;
+        service::cues::create(&request.app, &caller, new, hint.as_deref(), call, render_created)?
+            .await?;
     let StoredResponse { status, body } = created.response;
     let body = with_payload(body, created.payload.map(|payload| payload.body));
     Ok(Response::stored(StoredResponse { status, body }))
@@ -59,7 +60,8 @@ pub async fn show(request: Request) -> Result<Response> {
     query.finish()?;
     let store = &request.app.store;
     let mut _turn = request.list_turn().await?;
-    let found = store.read_inline(move |read| cues::find_with_payload(read, caller.user_key, &id)).await?;
+    let found =
+        store.read_inline(move |read| cues::find_with_payload(read, caller.user_key, &id)).await?;
     let (cue, mut payload) = found.ok_or_else(not_found)?;
     let (key, Pagination { limit, offset }) = (cue.key, pagination);
     let list = move |read: &ReadTx<'_>| execution_list::list_by_cue(read, key, limit, offset);
@@ -153,7 +155,8 @@ pub async fn fire(request: Request) -> Result<Response> {
     fields.forbid_unknown();
     fields.finish()?;
     let call = request.idempotency(&format!("POST /v1/cues/{id}/fire"), key)?;
-    let render = |run: &ManualRun| StoredResponse { status: 200, body: render_run(run).to_string() };
+    let render =
+        |run: &ManualRun| StoredResponse { status: 200, body: render_run(run).to_string() };
     let payload = match payload_override {
         None => FirePayload::OfCue,
         Some(over) if replace => FirePayload::Replaced(Payload::new(over)),
@@ -224,7 +227,8 @@ async fn worker_hint(request: &Request, user_key: i64, new: &NewCue) -> Result<O
     }
     let task = new.payload.as_ref().and_then(|payload| payload.task.clone());
     let (since, wanted) = (saturating_sub(request.now, DEAD_AFTER), task.clone());
-    let seen = move |read: &ReadTx<'_>| workers::is_taker_seen(read, user_key, wanted.as_deref(), since);
+    let seen =
+        move |read: &ReadTx<'_>| workers::is_taker_seen(read, user_key, wanted.as_deref(), since);
     if request.app.store.read_inline(seen).await? {
         return Ok(None);
     }
@@ -353,7 +357,13 @@ fn instants(runs: &[Timestamp]) -> Vec<String> {
 }
 
 /// Adds the schedule in words, its runs in local time, and the clock changes from `after` to the last run.
-fn add_detail(body: &mut Value, schedule: &Schedule, after: Timestamp, runs: &[Timestamp], per_month: u64) {
+fn add_detail(
+    body: &mut Value,
+    schedule: &Schedule,
+    after: Timestamp,
+    runs: &[Timestamp],
+    per_month: u64,
+) {
     let occurrences = runs.iter().map(|run| schedule.occurrence(*run)).map(|run| {
         json!({
             "at": instant(run.at), "local": local_time(run.local), "offset": offset_text(run.offset),

@@ -28,8 +28,10 @@ pub async fn start(request: Request) -> Result<Response> {
     let text = fields.string("device_code", 6..=128);
     let code = text.as_deref().and_then(DeviceCode::parse);
     if text.is_some() && code.is_none() {
-        fields
-            .reject("device_code", "device_code should contain only letters (A-Z, a-z), digits and hyphens");
+        fields.reject(
+            "device_code",
+            "device_code should contain only letters (A-Z, a-z), digits and hyphens",
+        );
     }
     let purpose = fields.one_of("for", &LoginPurpose::WORDS).and_then(LoginPurpose::parse);
     let purpose = purpose.unwrap_or(LoginPurpose::Key);
@@ -65,7 +67,9 @@ pub async fn poll(request: Request) -> Result<Response> {
     let mut fields = request.fields()?;
     let text = fields.required_string("device_code", 0..=1_000);
     fields.finish()?;
-    let Some(code) = text.as_deref().and_then(DeviceCode::parse) else { return Ok(poll_response(None)) };
+    let Some(code) = text.as_deref().and_then(DeviceCode::parse) else {
+        return Ok(poll_response(None));
+    };
     let hash = code.hash();
     let login = request.app.store.read(move |read| device_logins::find(read, &hash)).await?;
     let Some(login) = login else { return Ok(poll_response(None)) };
@@ -73,8 +77,11 @@ pub async fn poll(request: Request) -> Result<Response> {
     request.exempt_from_rate_limit();
     let retry_after = request.app.polls.lock().admit(code.hash(), request.now);
     if let Some(seconds) = retry_after {
-        let message = format!("Poll at most once every {POLL_INTERVAL_SECS} s; try again in {seconds} s");
-        return Err(Refusal::new(ErrorCode::RateLimitExceeded, message).retry_after(seconds).into());
+        let message =
+            format!("Poll at most once every {POLL_INTERVAL_SECS} s; try again in {seconds} s");
+        return Err(Refusal::new(ErrorCode::RateLimitExceeded, message)
+            .retry_after(seconds)
+            .into());
     }
     let status = LoginState::Approved.as_str();
     match login.state_at(request.now) {
@@ -84,8 +91,12 @@ pub async fn poll(request: Request) -> Result<Response> {
         }
         Some(LoginState::Approved) => {
             let claim = device_login::claim(&request.app, code, request.now)?.await?;
-            let Some((api_key, email)) = claim.handed_out else { return Ok(poll_response(claim.state)) };
-            Ok(Response::ok(&json!({"status": status, "api_key": api_key.reveal(), "email": email})))
+            let Some((api_key, email)) = claim.handed_out else {
+                return Ok(poll_response(claim.state));
+            };
+            Ok(Response::ok(
+                &json!({"status": status, "api_key": api_key.reveal(), "email": email}),
+            ))
         }
         state => Ok(poll_response(state)),
     }
@@ -104,7 +115,8 @@ pub async fn device_page(request: Request) -> Result<Response> {
     };
     let code = text.to_owned();
     let find = move |read: &ReadTx<'_>| device_logins::find_by_text(read, &code);
-    let login = request.app.store.read(find).await?.filter(|login| login.accepts_email(request.now));
+    let login =
+        request.app.store.read(find).await?.filter(|login| login.accepts_email(request.now));
     Ok(match login {
         Some(login) => {
             let code = login.user_code.as_deref().unwrap_or(text);
@@ -117,7 +129,8 @@ pub async fn device_page(request: Request) -> Result<Response> {
 /// `POST /auth/device`, sent by the form on that page
 pub async fn submit_device_form(request: Request) -> Result<Response> {
     let form = request.form();
-    let (code, text) = (form.raw("code").unwrap_or_default().trim(), form.raw("email").unwrap_or_default());
+    let (code, text) =
+        (form.raw("code").unwrap_or_default().trim(), form.raw("email").unwrap_or_default());
     let email = match Email::parse(text) {
         Ok(email) => email,
         Err(error) => {
@@ -143,7 +156,8 @@ fn email_form(request: &Request, code: Option<&str>, email: &str, error: Option<
         None => (page, form.device_code("Code on your device")),
     };
     let form = form.email("Your email address", email, error).button("Send link");
-    page.text("We send a link to this address. Open it and confirm to sign in your device.").form(&form)
+    page.text("We send a link to this address. Open it and confirm to sign in your device.")
+        .form(&form)
 }
 
 /// Must not reveal whether the address has an account.
@@ -196,7 +210,8 @@ pub async fn confirm(request: Request) -> Result<Response> {
     let value = |name| form.raw(name).or_else(|| query.raw(name));
     let token = value("token").unwrap_or_default();
     if let Some(user_id) = value("user") {
-        let confirmed = accounts::confirm_email(&request.app, user_id.to_owned(), token.to_owned()).await?;
+        let confirmed =
+            accounts::confirm_email(&request.app, user_id.to_owned(), token.to_owned()).await?;
         return Ok(confirmed.map_or_else(unusable_email_link, |email| {
             let notice = format!("Failures are mailed to {email} from now on.");
             let page = Page::new("Your address is confirmed").notice(NoticeKind::Success, &notice);
@@ -241,11 +256,13 @@ fn ask_confirmation(request: &Request, token: &str, login: &LoginToConfirm) -> R
 
 fn show_keys(page: Page, login: &LoginToConfirm) -> Page {
     let created = |key: &ApiKeyInfo| {
-        let is_earlier = login.confirmed_at.is_some_and(|confirmed_at| key.created_at < confirmed_at);
+        let is_earlier =
+            login.confirmed_at.is_some_and(|confirmed_at| key.created_at < confirmed_at);
         let note = if is_earlier { ", before this address was confirmed" } else { "" };
         format!("{}…, made {}{note}", key.prefix, instant(key.created_at))
     };
-    let rows: Vec<_> = login.other_keys.iter().map(|key| (key.name.as_str(), created(key))).collect();
+    let rows: Vec<_> =
+        login.other_keys.iter().map(|key| (key.name.as_str(), created(key))).collect();
     let page = match login.proposed {
         OtherKeys::Keep => page.text("These API keys can use the account, too:"),
         OtherKeys::Revoke => page.notice(
@@ -312,7 +329,8 @@ async fn send_link(request: &Request, code: String, email: Email) -> Result<Stri
     // A separate task: the mail must be queued even if the client disconnects after the commit.
     let task = tokio::spawn(async move {
         let submitted = pending.await;
-        let has_room = |it: &SubmittedEmail| it.is_confirmed || app.mail_limits.take_unconfirmed_sign_in(now);
+        let has_room =
+            |it: &SubmittedEmail| it.is_confirmed || app.mail_limits.take_unconfirmed_sign_in(now);
         let mail = submitted.as_ref().ok().filter(|it| it.mail.is_some() && has_room(it));
         let mail = mail.and_then(|submitted| submitted.mail.clone());
         if mail.is_none() {

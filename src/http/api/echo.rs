@@ -25,7 +25,9 @@ pub async fn receive(request: Request) -> Result<Response> {
     let sender = sender(&request, &token).await?;
     let (payload, headers) = (request.body().into(), header_texts(&request.headers));
     echoes(&request).put(sender, token, Echo { payload, headers, received_at: request.now });
-    Ok(Response::ok(&json!({"status": "delivered", "stored": true, "received_at": instant(request.now)})))
+    Ok(Response::ok(
+        &json!({"status": "delivered", "stored": true, "received_at": instant(request.now)}),
+    ))
 }
 
 pub async fn show(request: Request) -> Result<Response> {
@@ -34,8 +36,8 @@ pub async fn show(request: Request) -> Result<Response> {
     let Some(echo) = found else {
         return Ok(Response::ok(&json!({"status": "waiting"})));
     };
-    let payload =
-        json::read(&echo.payload).map_err(|fault| Error::fault_from("a stored echo is not JSON", fault))?;
+    let payload = json::read(&echo.payload)
+        .map_err(|fault| Error::fault_from("a stored echo is not JSON", fault))?;
     let headers: Map<String, Value> =
         echo.headers.iter().map(|(name, value)| (name.clone(), value.as_str().into())).collect();
     let view = json!({"status": "delivered", "headers": headers, "received_at": instant(echo.received_at)});
@@ -55,7 +57,9 @@ async fn sender(request: &Request, token: &EchoToken) -> Result<EchoSender> {
         return Ok(EchoSender::Account(caller.user_key));
     }
     let address = EchoSender::Address(rate_limit_address(request.client_ip));
-    let Some(cue_id) = request.header("x-cueapi-cue-id").and_then(CueId::parse) else { return Ok(address) };
+    let Some(cue_id) = request.header("x-cueapi-cue-id").and_then(CueId::parse) else {
+        return Ok(address);
+    };
     let find = move |read: &ReadTx<'_>| cues::find_delivery_source(read, &cue_id);
     let source = request.app.store.read_inline(find).await?;
     let sent_by = source.filter(|source| is_delivery(request, token, source));
@@ -63,7 +67,8 @@ async fn sender(request: &Request, token: &EchoToken) -> Result<EchoSender> {
 }
 
 fn is_delivery(request: &Request, token: &EchoToken, source: &DeliverySource) -> bool {
-    let (timestamp, signature) = (request.header("x-cueapi-timestamp"), request.header("x-cueapi-signature"));
+    let (timestamp, signature) =
+        (request.header("x-cueapi-timestamp"), request.header("x-cueapi-signature"));
     let (Some(timestamp), Some(signature)) = (timestamp, signature) else { return false };
     source.callback_url.as_deref().is_some_and(|url| token.is_target_of(url))
         && verify_v1(&source.webhook_secret, timestamp, signature, request.body())
@@ -86,8 +91,11 @@ fn token(request: &Request) -> Result<EchoToken> {
 /// token can read the echo.
 fn header_texts(headers: &HeaderMap) -> Vec<(String, String)> {
     let text = |name: &HeaderName| {
-        let values: Vec<_> =
-            headers.get_all(name).iter().map(|value| String::from_utf8_lossy(value.as_bytes())).collect();
+        let values: Vec<_> = headers
+            .get_all(name)
+            .iter()
+            .map(|value| String::from_utf8_lossy(value.as_bytes()))
+            .collect();
         if [header::AUTHORIZATION, header::COOKIE].contains(name) {
             "(hidden)".to_owned()
         } else {

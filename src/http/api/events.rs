@@ -15,7 +15,9 @@ use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::domain::notification::event::{Event, EventFilter, EventType, ServerChange};
 use crate::domain::time::instant;
 use crate::error::{Error, Result};
-use crate::events::{EventId, EventStream, MAX_STREAMS_PER_USER, ResetReason, StreamStart, TooManyStreams};
+use crate::events::{
+    EventId, EventStream, MAX_STREAMS_PER_USER, ResetReason, StreamStart, TooManyStreams,
+};
 use crate::http::assets;
 use crate::http::message::{BodyStream, Request, Response, invalid_value};
 use crate::http::middleware::session::is_valid;
@@ -41,13 +43,15 @@ const STREAM_COST: usize = 8 << 10;
 pub async fn stream(request: Request) -> Result<Response> {
     let caller = request.caller()?;
     if request.app.config.http.max_streams == 0 {
-        let message = "Event streams are turned off on this server (--max-streams 0); read the lists instead";
+        let message =
+            "Event streams are turned off on this server (--max-streams 0); read the lists instead";
         return Err(Error::refused(ErrorCode::NotFound, message));
     }
     let (filter, after) = (filter(&request)?, last_event_id(&request)?);
     if let Some(id) = request.query().raw("cue_id").map(str::to_owned) {
         let user_key = caller.user_key;
-        let found = request.app.store.read_inline(move |read| cues::find_key(read, user_key, &id)).await?;
+        let found =
+            request.app.store.read_inline(move |read| cues::find_key(read, user_key, &id)).await?;
         found.ok_or_else(not_found)?;
     }
     request.reserve_response(STREAM_COST)?;

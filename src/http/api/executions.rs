@@ -8,14 +8,18 @@ use serde_json::{Value, json};
 
 use crate::api::work::{read_bounded_text, read_evidence, read_report};
 use crate::domain::execution::attempt::{FailureCause, shown_body};
-use crate::domain::execution::outcome::{ARTIFACTS, MAX_TEXT_BYTES, Outcome, OutcomeState, TEXTS, Verdict};
+use crate::domain::execution::outcome::{
+    ARTIFACTS, MAX_TEXT_BYTES, Outcome, OutcomeState, TEXTS, Verdict,
+};
 use crate::domain::execution::{ExecutionStatus, Trigger};
 use crate::domain::ids::ExecutionId;
 use crate::domain::json::JsonText;
 use crate::domain::time::{JsonTimestamp, instant};
 use crate::error::Result;
 use crate::http::list::{ListBody, Pagination, Query};
-use crate::http::message::{MAX_ESCAPED, Request, Response, to_json, with_payload, with_payload_text};
+use crate::http::message::{
+    MAX_ESCAPED, Request, Response, to_json, with_payload, with_payload_text,
+};
 use crate::service;
 use crate::service::manual_runs::{self, ManualRun};
 use crate::store::executions::execution_list::{CreatedRange, ExecutionFilter};
@@ -27,8 +31,11 @@ pub async fn show(request: Request) -> Result<Response> {
     let (caller, id, query) = (request.caller()?, request.execution_id()?, request.query());
     let form = query.one_of("payload", &["json", "text"]);
     query.finish()?;
-    let found =
-        request.app.store.read_inline(move |read| executions::find(read, caller.user_key, id)).await?;
+    let found = request
+        .app
+        .store
+        .read_inline(move |read| executions::find(read, caller.user_key, id))
+        .await?;
     let found = found.ok_or_else(service::executions::not_found)?;
     match form {
         None => Response::from_body(&ExecutionView(&found)),
@@ -36,7 +43,11 @@ pub async fn show(request: Request) -> Result<Response> {
     }
 }
 
-async fn show_with_payload(request: &Request, found: &ExecutionDetails, is_text: bool) -> Result<Response> {
+async fn show_with_payload(
+    request: &Request,
+    found: &ExecutionDetails,
+    is_text: bool,
+) -> Result<Response> {
     let (user_key, id) = (request.caller()?.user_key, found.execution.id);
     let size = move |read: &ReadTx<'_>| claims::payload_size(read, user_key, id);
     let bytes = request.app.store.read_inline(size).await?;
@@ -44,7 +55,11 @@ async fn show_with_payload(request: &Request, found: &ExecutionDetails, is_text:
     let payload = match found.execution.payload_key {
         Some(key) => {
             let cue_key = found.execution.cue_key;
-            request.app.store.read_inline(move |read| cues::find_payload(read, cue_key, key)).await?
+            request
+                .app
+                .store
+                .read_inline(move |read| cues::find_payload(read, cue_key, key))
+                .await?
         }
         None => None,
     };
@@ -85,18 +100,24 @@ fn list_filter(query: &Query) -> ExecutionFilter {
     statuses.sort_unstable();
     statuses.dedup();
     let created = CreatedRange { since: query.instant("since"), until: query.instant("until") };
-    if matches!(created, CreatedRange { since: Some(since), until: Some(until) } if until <= since) {
+    if matches!(created, CreatedRange { since: Some(since), until: Some(until) } if until <= since)
+    {
         query.reject("until", "until should be later than since");
     }
     let original = query.raw("replayed_from");
     let replayed_from = original.and_then(ExecutionId::parse);
     if original.is_some() && replayed_from.is_none() {
-        query.reject("replayed_from", "replayed_from should be the id of an execution, a UUID with hyphens");
+        query.reject(
+            "replayed_from",
+            "replayed_from should be the id of an execution, a UUID with hyphens",
+        );
     }
     ExecutionFilter {
         cue_id: query.cue_id(),
         statuses: statuses.into_iter().filter_map(ExecutionStatus::parse).collect(),
-        outcome_state: query.one_of("outcome_state", &OutcomeState::WORDS).and_then(OutcomeState::parse),
+        outcome_state: query
+            .one_of("outcome_state", &OutcomeState::WORDS)
+            .and_then(OutcomeState::parse),
         worker_id: query.text("worker_id", 0..=255).map(str::to_owned),
         triggered_by: query.one_of("triggered_by", &Trigger::WORDS).and_then(Trigger::parse),
         cause: query.one_of("cause", &FailureCause::WORDS).and_then(FailureCause::parse),
@@ -168,7 +189,8 @@ pub async fn verify(request: Request) -> Result<Response> {
     fields.finish()?;
     // The response repeats the reason.
     request.reserve_response(request.body().len())?;
-    let recorded = service::executions::verify(&request.app, caller.user_key, id, valid, reason).await?;
+    let recorded =
+        service::executions::verify(&request.app, caller.user_key, id, valid, reason).await?;
     Ok(Response::ok(&json!({
         "execution_id": id.to_string(),
         "outcome_state": recorded.state.as_str(),
@@ -183,7 +205,9 @@ pub async fn set_pending(request: Request) -> Result<Response> {
     fields.forbid_unknown();
     fields.finish()?;
     let recorded = service::executions::reopen(&request.app, caller.user_key, id).await?;
-    Ok(Response::ok(&json!({"execution_id": id.to_string(), "outcome_state": recorded.state.as_str()})))
+    Ok(Response::ok(
+        &json!({"execution_id": id.to_string(), "outcome_state": recorded.state.as_str()}),
+    ))
 }
 
 pub async fn append_evidence(request: Request) -> Result<Response> {
@@ -198,7 +222,8 @@ pub async fn append_evidence(request: Request) -> Result<Response> {
     // The response shows the new evidence and the older one.
     request.reserve_response(request.body().len() + MAX_EVIDENCE)?;
     let updated = evidence.fields().is_some();
-    let recorded = service::executions::append_evidence(&request.app, caller.user_key, id, evidence).await?;
+    let recorded =
+        service::executions::append_evidence(&request.app, caller.user_key, id, evidence).await?;
     Response::from_body(&EvidenceView {
         execution_id: id.to_string(),
         outcome_state: recorded.state.as_str(),
@@ -222,7 +247,10 @@ impl Serialize for ExecutionView<'_> {
         object.serialize_entry("status", &it.status.as_str())?;
         object.serialize_entry("scheduled_for", &JsonTimestamp(it.scheduled_for))?;
         object.serialize_entry("triggered_by", &it.triggered_by.as_str())?;
-        object.serialize_entry("replayed_from", &it.replayed_from.map(|original| original.to_string()))?;
+        object.serialize_entry(
+            "replayed_from",
+            &it.replayed_from.map(|original| original.to_string()),
+        )?;
         object.serialize_entry("attempts", &it.attempts)?;
         object.serialize_entry("max_attempts", &details.max_attempts)?;
         object.serialize_entry("http_status", &it.http_status)?;
@@ -242,13 +270,17 @@ impl Serialize for ExecutionView<'_> {
         object.serialize_entry("claimed_at", &it.claimed_at.map(JsonTimestamp))?;
         object.serialize_entry("lease_expires_at", &it.lease_expires_at.map(JsonTimestamp))?;
         object.serialize_entry("outcome_state", &it.outcome_state.map(OutcomeState::as_str))?;
-        object.serialize_entry("evidence", &outcome.and_then(|outcome| outcome.report.evidence.fields()))?;
+        object.serialize_entry(
+            "evidence",
+            &outcome.and_then(|outcome| outcome.report.evidence.fields()),
+        )?;
         object.serialize_entry("created_at", &JsonTimestamp(it.created_at))?;
         object.serialize_entry("updated_at", &JsonTimestamp(it.updated_at))?;
         if let Some(outcome) = outcome.map(OutcomeView) {
             object.serialize_entry("outcome", &outcome)?;
         }
-        if let Some(verdict) = outcome.and_then(|outcome| outcome.verdict.as_ref()).map(VerdictView) {
+        if let Some(verdict) = outcome.and_then(|outcome| outcome.verdict.as_ref()).map(VerdictView)
+        {
             object.serialize_entry("verdict", &verdict)?;
         }
         object.end()

@@ -20,7 +20,10 @@ use crate::store::stats::{self, QueueStats};
 pub async fn metrics(request: Request) -> Result<Response> {
     let (app, now, db) = (&request.app, request.now, request.app.config.db.clone());
     let sizes = open::sizes(&db);
-    let read = app.store.read(move |read| Ok((stats::queue_stats(read, now)?, meta::is_held(read)?))).await;
+    let read = app
+        .store
+        .read(move |read| Ok((stats::queue_stats(read, now)?, meta::is_held(read)?)))
+        .await;
     if let Err(error) = &read {
         tracing::error!(request_id = request.id, %error, "cannot read the database");
     }
@@ -79,7 +82,11 @@ fn encode_process(page: &mut TextEncoder, app: &App) {
         "Start time of the process, in seconds since 1970.",
         Some(seconds(app.clock.started_at())),
     );
-    page.gauge("process_resident_memory_bytes", "Resident memory of the process.", process::resident_bytes());
+    page.gauge(
+        "process_resident_memory_bytes",
+        "Resident memory of the process.",
+        process::resident_bytes(),
+    );
 }
 
 fn encode_deliveries(page: &mut TextEncoder, app: &App) {
@@ -113,14 +120,20 @@ fn encode_deliveries(page: &mut TextEncoder, app: &App) {
 fn encode_executions(page: &mut TextEncoder, write_stats: &WriteStats) {
     let created = [Trigger::Schedule, Trigger::ManualFire, Trigger::Replay]
         .map(|trigger| ([trigger.as_str()], write_stats.count(WriteEvent::Created(trigger))));
-    page.family("counter", "cued_executions_created_total", "Created executions.", ["triggered_by"], created);
+    page.family(
+        "counter",
+        "cued_executions_created_total",
+        "Created executions.",
+        ["triggered_by"],
+        created,
+    );
     page.counter(
         "cued_executions_over_quota_total",
         "Executions recorded as failed without an attempt, because the quota of the plan was used up.",
         write_stats.count(WriteEvent::OverQuota),
     );
-    let missed =
-        MissReason::ALL.map(|reason| ([reason.as_str()], write_stats.count(WriteEvent::Missed(reason))));
+    let missed = MissReason::ALL
+        .map(|reason| ([reason.as_str()], write_stats.count(WriteEvent::Missed(reason))));
     let help = "Missed runs, which created no execution.";
     page.family("counter", "cued_missed_runs_total", help, ["reason"], missed);
     page.counter(
@@ -159,12 +172,20 @@ fn encode_queue(page: &mut TextEncoder, queue: Option<QueueStats>, now: Timestam
         "Executions in delivery for more than 300 seconds.",
         Some(queue.stale_executions),
     );
-    page.gauge("cued_active_workers", "Workers with a recent heartbeat.", Some(queue.active_workers));
+    page.gauge(
+        "cued_active_workers",
+        "Workers with a recent heartbeat.",
+        Some(queue.active_workers),
+    );
 }
 
 fn encode_scheduler(page: &mut TextEncoder, app: &App) {
     let pass = app.engine_stats.last_pass();
-    page.counter("cued_scheduler_passes_total", "Passes of the scheduler.", app.engine_stats.passes.get());
+    page.counter(
+        "cued_scheduler_passes_total",
+        "Passes of the scheduler.",
+        app.engine_stats.passes.get(),
+    );
     page.gauge(
         "cued_scheduler_last_pass_timestamp_seconds",
         "Start of the last pass of the scheduler, in seconds since 1970.",
@@ -211,7 +232,11 @@ fn encode_database(
         Some(u8::from(app.store.is_corrupt())),
     );
     page.gauge("cued_database_file_bytes", "Size of the database file.", sizes.file);
-    page.gauge("cued_database_wal_bytes", "Size of the write-ahead log of the database.", sizes.wal);
+    page.gauge(
+        "cued_database_wal_bytes",
+        "Size of the write-ahead log of the database.",
+        sizes.wal,
+    );
 }
 
 #[allow(clippy::cast_precision_loss)] // a double holds milliseconds for 285,000 years

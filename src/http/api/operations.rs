@@ -38,7 +38,8 @@ const MAX_SHOWN_ACCOUNTS: u32 = 100;
 pub async fn info(request: Request) -> Result<Response> {
     let (app, config) = (&request.app, &request.app.config);
     let fixed = config.registration;
-    let read = move |read: &ReadTx<'_>| Ok((users::any_exist(read)?, meta::registration(read, fixed)?));
+    let read =
+        move |read: &ReadTx<'_>| Ok((users::any_exist(read)?, meta::registration(read, fixed)?));
     let (users, registration) = app.store.read_inline(read).await?;
     let mut sign_in = vec![SignInMethod::Key, SignInMethod::Mail, SignInMethod::Link];
     sign_in.extend(permits_dev(&request).then_some(SignInMethod::Dev));
@@ -106,9 +107,9 @@ pub async fn show_test_clock(request: Request) -> Result<Response> {
 pub async fn advance_test_clock(request: Request) -> Result<Response> {
     let target = clock_target(&request)?;
     let advance =
-        on_test_clock(request, move |app, stopping| test_clock::advance(app, target, stopping)).await?;
-    let mut moved =
-        json!({"now": instant(advance.now), "fired": advance.fired, "delivered": advance.delivered});
+        on_test_clock(request, move |app, stopping| test_clock::advance(app, target, stopping))
+            .await?;
+    let mut moved = json!({"now": instant(advance.now), "fired": advance.fired, "delivered": advance.delivered});
     if target == ClockTarget::Next {
         moved["next"] = advance.next.map(instant).into();
     }
@@ -161,14 +162,19 @@ fn clock_target(request: &Request) -> Result<ClockTarget> {
         [first, ..] => fields.reject(first, "send one of advance, to and until"),
     }
     let instant = match (&advance, &to) {
-        (Some(span), _) => add_duration(now, span).map_err(|reason| fields.reject("advance", &reason)).ok(),
-        (None, Some(to)) => {
-            parse_instant(to, &Zone::UTC).map_err(|error| fields.reject("to", &error.to_string())).ok()
+        (Some(span), _) => {
+            add_duration(now, span).map_err(|reason| fields.reject("advance", &reason)).ok()
         }
+        (None, Some(to)) => parse_instant(to, &Zone::UTC)
+            .map_err(|error| fields.reject("to", &error.to_string()))
+            .ok(),
         (None, None) => None,
     };
     if instant.is_some_and(|instant| instant < now) {
-        fields.reject(if advance.is_some() { "advance" } else { "to" }, "a test clock can only move forward");
+        fields.reject(
+            if advance.is_some() { "advance" } else { "to" },
+            "a test clock can only move forward",
+        );
     }
     fields.forbid_unknown();
     fields.finish()?;
@@ -180,8 +186,9 @@ fn clock_target(request: &Request) -> Result<ClockTarget> {
 
 /// Adds an ISO 8601 duration in UTC: a day has 24 hours, months and years follow the calendar.
 fn add_duration(now: Timestamp, span: &str) -> std::result::Result<Timestamp, String> {
-    let span: Span =
-        span.parse().map_err(|_| "advance should be an ISO 8601 duration such as PT1H or P1D".to_owned())?;
+    let span: Span = span
+        .parse()
+        .map_err(|_| "advance should be an ISO 8601 duration such as PT1H or P1D".to_owned())?;
     let target = now.to_zoned(jiff::tz::TimeZone::UTC).checked_add(span);
     target.map(|target| target.timestamp()).map_err(|error| error.to_string())
 }
@@ -214,7 +221,9 @@ pub async fn health(request: Request) -> Result<Response> {
     let poller = poller_status(app, &pass, held_since.is_some());
     // On hold nothing can be claimed, whatever the workers do.
     let is_unclaimed = held_since.is_none()
-        && queue.and_then(|queue| queue.oldest_claim(now)).is_some_and(|waited| waited >= UNCLAIMED_AFTER);
+        && queue
+            .and_then(|queue| queue.oldest_claim(now))
+            .is_some_and(|waited| waited >= UNCLAIMED_AFTER);
     let worker = if is_unclaimed { "waiting" } else { worker_status(queue.as_ref()) };
     let mut body = json!({
         "status": overall(database, poller),
@@ -254,7 +263,8 @@ pub async fn status(request: Request) -> Result<Response> {
         Ok(is_held) => is_held,
         Err(error) => {
             tracing::error!(request_id = request.id, error = %error, "cannot read the database");
-            let reason = if app.store.is_corrupt() { DAMAGED } else { "the database cannot be read" };
+            let reason =
+                if app.store.is_corrupt() { DAMAGED } else { "the database cannot be read" };
             let body = json!({"status": "down", "reason": reason});
             return Ok(Response::json(StatusCode::SERVICE_UNAVAILABLE, body.to_string()));
         }
@@ -354,7 +364,8 @@ mod tests {
     fn the_embedded_document_is_the_file() {
         let document = DOCUMENT.clone().unwrap();
         let embedded: serde_json::Value = serde_json::from_slice(&document).unwrap();
-        let file: serde_json::Value = serde_json::from_str(include_str!("../openapi.json")).unwrap();
+        let file: serde_json::Value =
+            serde_json::from_str(include_str!("../openapi.json")).unwrap();
         assert_eq!(embedded, file);
         assert!(COMPRESSED.len() <= 48 << 10, "{} bytes of the binary", COMPRESSED.len());
     }

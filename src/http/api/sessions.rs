@@ -21,7 +21,8 @@ use crate::service::sessions::{self, NewSession, SignIn};
 const MAX_CREDENTIAL: usize = 1_000;
 
 /// Headers of proxies: a request with one comes from another machine, whatever its peer is.
-const PROXY_HEADERS: [&str; 5] = ["forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-real-ip"];
+const PROXY_HEADERS: [&str; 5] =
+    ["forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-real-ip"];
 
 /// The names of the hosts that are this machine for every browser.
 const LOOPBACK_HOSTS: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
@@ -60,8 +61,7 @@ pub async fn begin(request: Request) -> Result<Response> {
 pub async fn end_own(request: Request) -> Result<Response> {
     let caller = request.caller()?;
     let Some(id) = caller.credential.session_id() else {
-        let message =
-            "The request has an API key, not a session; end a session with DELETE /v1/auth/sessions/ID";
+        let message = "The request has an API key, not a session; end a session with DELETE /v1/auth/sessions/ID";
         return Err(Error::refused(ErrorCode::SessionNotFound, message));
     };
     sessions::end(&request.app, caller.user_key, id.to_owned()).await?;
@@ -97,7 +97,8 @@ pub async fn create_link(request: Request) -> Result<Response> {
     let caller = request.caller()?;
     let (app, now) = (&request.app, request.now);
     let link =
-        sessions::create_link(&app.store, caller.user_key, Some(caller.credential.clone()), now)?.await?;
+        sessions::create_link(&app.store, caller.user_key, Some(caller.credential.clone()), now)?
+            .await?;
     let base = base_url(app, request.peer.ip(), &request.headers, &request.host);
     Ok(Response::created(&json!({
         "url": sessions::link_url(&base, &link),
@@ -109,7 +110,8 @@ pub async fn create_link(request: Request) -> Result<Response> {
 /// its machine that knows the server by a name that no other machine has.
 pub fn permits_dev(request: &Request) -> bool {
     let host = host_name(&request.host).to_ascii_lowercase();
-    let is_direct = |headers: &HeaderMap| !PROXY_HEADERS.iter().any(|name| headers.contains_key(*name));
+    let is_direct =
+        |headers: &HeaderMap| !PROXY_HEADERS.iter().any(|name| headers.contains_key(*name));
     request.app.config.dev
         && request.peer.ip().to_canonical().is_loopback()
         && LOOPBACK_HOSTS.contains(&host.as_str())
@@ -142,19 +144,26 @@ fn read_credential(fields: &mut JsonFields<'_>) -> Option<Credential> {
     match (given.next(), given.next()) {
         (Some(credential), None) => Some(credential),
         _ => {
-            fields.reject("api_key", "give exactly one of api_key, device_code, link_token and dev");
+            fields
+                .reject("api_key", "give exactly one of api_key, device_code, link_token and dev");
             None
         }
     }
 }
 
-async fn sign_in(request: &Request, cookie: &SessionCookie, credential: Credential) -> Result<NewSession> {
+async fn sign_in(
+    request: &Request,
+    cookie: &SessionCookie,
+    credential: Credential,
+) -> Result<NewSession> {
     let (app, now) = (&request.app, request.now);
     let device = device_name(request.header("user-agent").unwrap_or_default());
     let address = request.client_ip.to_string();
     let by = match credential {
         Credential::ApiKey(text) => SignIn::ApiKey(ApiKey::parse(&text).ok_or_else(not_a_key)?),
-        Credential::DeviceCode(text) => SignIn::DeviceCode(DeviceCode::parse(&text).ok_or_else(not_a_code)?),
+        Credential::DeviceCode(text) => {
+            SignIn::DeviceCode(DeviceCode::parse(&text).ok_or_else(not_a_code)?)
+        }
         Credential::LinkToken { token, switch_account } => {
             let token = SessionToken::parse(&token).ok_or_else(not_a_link)?;
             // Any page can lead its visitor to a link, which must not change the account without a question.
@@ -176,7 +185,8 @@ fn is_failure(error: &Error) -> bool {
 }
 
 fn not_a_key() -> Error {
-    let message = "This is no API key: one begins with cue_sk_ and has 32 digits of 0-9 and a-f after that";
+    let message =
+        "This is no API key: one begins with cue_sk_ and has 32 digits of 0-9 and a-f after that";
     Error::refused(ErrorCode::InvalidApiKey, message)
 }
 
@@ -191,7 +201,8 @@ fn not_a_link() -> Error {
 
 fn dev_refused(request: &Request) -> Error {
     if !request.app.config.dev {
-        let message = "Signing in without a credential needs a server in development mode (cued serve --dev)";
+        let message =
+            "Signing in without a credential needs a server in development mode (cued serve --dev)";
         return Error::refused(ErrorCode::InvalidState, message);
     }
     let message = "Signing in without a credential works on the machine of the server only, at http://localhost or \

@@ -34,10 +34,14 @@ pub async fn overview(request: Request) -> Result<Response> {
             users::monthly_usage(read, user_key, now)?,
             stats::user_series(read, user_key, &grid)?,
             meta::held_since(read)?,
-            (channels::count_reaching(read, user_key, sends_mail)?, channels::list_failing(read, user_key)?),
+            (
+                channels::count_reaching(read, user_key, sends_mail)?,
+                channels::list_failing(read, user_key)?,
+            ),
         ))
     };
-    let ((found, user, month, series, held_since, channels), _turn) = request.read_list(false, read).await?;
+    let ((found, user, month, series, held_since, channels), _turn) =
+        request.read_list(false, read).await?;
     let user = user.ok_or_else(|| Error::fault("the user of a request does not exist"))?;
     let Overview { cues, next, failing, missed, waiting, workers } = found;
     Ok(Response::ok(&json!({
@@ -92,8 +96,8 @@ fn render_server(app: &App, held_since: Option<Timestamp>) -> Value {
 
 fn render_channels(failing: &[(String, String, Option<String>)], count: i64) -> Value {
     let failing = failing.iter();
-    let failing =
-        failing.map(|(id, name, last_error)| json!({"id": id, "name": name, "last_error": last_error}));
+    let failing = failing
+        .map(|(id, name, last_error)| json!({"id": id, "name": name, "last_error": last_error}));
     json!({"count": count, "failing": failing.collect::<Vec<_>>()})
 }
 
@@ -132,7 +136,10 @@ pub async fn stats(request: Request) -> Result<Response> {
     let read = move |read: &ReadTx<'_>| match cue_id {
         None => {
             let (kept_from, (first, _)) = (saturating_sub(now, KEPT_FOR), grid.millis());
-            Ok((stats::user_series(read, caller.user_key, &grid)?, first < kept_from.as_millisecond()))
+            Ok((
+                stats::user_series(read, caller.user_key, &grid)?,
+                first < kept_from.as_millisecond(),
+            ))
         }
         Some(cue_id) => {
             let cue_key = cues::find_key(read, caller.user_key, &cue_id)?.ok_or_else(not_found)?;
@@ -174,7 +181,10 @@ fn parse_grid(query: &Query, now: Timestamp) -> Option<Grid> {
         }
         Ok(grid) => Some(grid),
         Err(GridError::Empty) => {
-            query.reject("from", "from should be before to, which is the current time if it is left out");
+            query.reject(
+                "from",
+                "from should be before to, which is the current time if it is left out",
+            );
             None
         }
         Err(GridError::TooLong) => {
@@ -214,7 +224,9 @@ pub async fn usage(request: Request) -> Result<Response> {
     let (user, month) = request
         .app
         .store
-        .read(move |read| Ok((users::find(read, user_key)?, users::monthly_usage(read, user_key, now)?)))
+        .read(move |read| {
+            Ok((users::find(read, user_key)?, users::monthly_usage(read, user_key, now)?))
+        })
         .await?;
     let user = user.ok_or_else(|| Error::fault("the user of a request does not exist"))?;
     Ok(Response::ok(&render_usage(&request, &user, &month)))

@@ -5,7 +5,9 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::domain::schedule::EARLIEST;
-use crate::domain::schedule::planned::{HourSpan, MAX_HOURS, PlannedRuns, PlannedTimes, RunsToCome, plan};
+use crate::domain::schedule::planned::{
+    HourSpan, MAX_HOURS, PlannedRuns, PlannedTimes, RunsToCome, plan,
+};
 use crate::domain::time::{JsonTimestamp, instant};
 use crate::error::Result;
 use crate::http::api::cues::BAD_FROM;
@@ -39,7 +41,8 @@ pub async fn list(request: Request) -> Result<Response> {
     }
     query.finish()?;
     let span = HourSpan { from: from.unwrap_or(request.now), hours };
-    let (body, _turn) = request.read_list(true, move |read| read_plan(read, user_key, &span)).await?;
+    let (body, _turn) =
+        request.read_list(true, move |read| read_plan(read, user_key, &span)).await?;
     Ok(body.into_response())
 }
 
@@ -58,7 +61,8 @@ fn read_plan(read: &ReadTx<'_>, user_key: i64, span: &HourSpan) -> Result<ListBo
         .collect::<Result<_>>()?;
     let list = ListBody::new("cues", &entries)?;
     let is_cut = is_cut || list.count() < entries.len();
-    let (waiting, is_waiting_cut) = upcoming::list_waiting(read, user_key, span.from, span.until())?;
+    let (waiting, is_waiting_cut) =
+        upcoming::list_waiting(read, user_key, span.from, span.until())?;
     let waiting: Value = waiting.iter().map(render_waiting).collect();
     let text = |at: Timestamp| format!("\"{}\"", instant(at));
     Ok(list

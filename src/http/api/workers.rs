@@ -20,7 +20,8 @@ pub async fn heartbeat(request: Request) -> Result<Response> {
     let heartbeat = Heartbeat::read(request.fields()?, request.app.config.plans.max_handlers())?;
     let (worker_id, handlers) = (heartbeat.worker_id, json!(heartbeat.handlers).to_string());
     let server_time =
-        service::workers::record_heartbeat(&request.app, caller.user_key, worker_id, handlers).await?;
+        service::workers::record_heartbeat(&request.app, caller.user_key, worker_id, handlers)
+            .await?;
     Ok(Response::ok(&json!({"acknowledged": true, "server_time": instant(server_time)})))
 }
 
@@ -34,7 +35,8 @@ pub async fn list(request: Request) -> Result<Response> {
 
 pub async fn remove(request: Request) -> Result<Response> {
     let caller = request.caller()?;
-    service::workers::remove(&request.app, caller.user_key, request.param("worker_id").to_owned()).await?;
+    service::workers::remove(&request.app, caller.user_key, request.param("worker_id").to_owned())
+        .await?;
     Ok(Response::no_content())
 }
 

@@ -56,7 +56,8 @@ impl BrowserGuard {
     pub fn check_host(&self, host: &str) -> RefusalResult<()> {
         let Some(allowed) = &self.allowed_hosts else { return Ok(()) };
         // In lower case, and an address in its usual form: `2130706433` is `127.0.0.1`.
-        let name = url::Host::parse(host_name(host)).map_or_else(|_| String::new(), |name| name.to_string());
+        let name = url::Host::parse(host_name(host))
+            .map_or_else(|_| String::new(), |name| name.to_string());
         let is_own = ["localhost", "127.0.0.1", "[::1]"].contains(&name.as_str());
         let is_localhost = name.ends_with(".localhost");
         if is_own || is_localhost || allowed.iter().any(|known| known.eq_ignore_ascii_case(&name)) {
@@ -86,7 +87,11 @@ impl BrowserGuard {
 
     /// Checks the page that sent a request by session: the browser adds the cookie whichever page asks it to.
     /// Errors: 403 `cross_site_request`.
-    pub fn check_session_request(&self, method: &Method, source: &RequestSource<'_>) -> RefusalResult<()> {
+    pub fn check_session_request(
+        &self,
+        method: &Method,
+        source: &RequestSource<'_>,
+    ) -> RefusalResult<()> {
         let is_read = *method == Method::GET;
         let mut sites = source.headers.get_all(SEC_FETCH_SITE).iter().peekable();
         let is_own = if sites.peek().is_some() {
@@ -95,7 +100,9 @@ impl BrowserGuard {
         } else {
             // The client is no browser, or one that sends `Sec-Fetch-Site` to trustworthy addresses only.
             let mut origins = source.headers.get_all(header::ORIGIN).iter().peekable();
-            is_read || origins.peek().is_some() && origins.all(|origin| self.is_own_origin(origin, source))
+            is_read
+                || origins.peek().is_some()
+                    && origins.all(|origin| self.is_own_origin(origin, source))
         };
         if is_own { Ok(()) } else { Err(cross_site()) }
     }
@@ -104,7 +111,8 @@ impl BrowserGuard {
         origin.to_str().is_ok_and(|origin| {
             let is_of_host = is_origin_of(origin, source.host)
                 || source.forwarded_host.is_some_and(|host| is_origin_of(origin, host));
-            is_of_host && !self.is_downgraded(origin, source) || is_origin_of_url(origin, &self.public_url)
+            is_of_host && !self.is_downgraded(origin, source)
+                || is_origin_of_url(origin, &self.public_url)
         })
     }
 
@@ -113,7 +121,8 @@ impl BrowserGuard {
     fn is_downgraded(&self, origin: &str, source: &RequestSource<'_>) -> bool {
         origin.strip_prefix("http://").is_some_and(|host| {
             let host = host.strip_suffix(":80").unwrap_or(host);
-            source.is_forwarded_https || is_origin_of_url(&format!("https://{host}"), &self.public_url)
+            source.is_forwarded_https
+                || is_origin_of_url(&format!("https://{host}"), &self.public_url)
         })
     }
 }
@@ -186,7 +195,9 @@ fn is_origin_of(origin: &str, host: &str) -> bool {
     let parts = [("http://", ":80"), ("https://", ":443")];
     parts.into_iter().any(|(scheme, port)| {
         let bare = |text: &str| text.strip_suffix(port).unwrap_or(text).to_ascii_lowercase();
-        origin.strip_prefix(scheme).is_some_and(|named| !host.is_empty() && bare(named) == bare(host))
+        origin
+            .strip_prefix(scheme)
+            .is_some_and(|named| !host.is_empty() && bare(named) == bare(host))
     })
 }
 
@@ -194,7 +205,8 @@ fn is_origin_of(origin: &str, host: &str) -> bool {
 fn is_origin_of_url(origin: &str, url: &str) -> bool {
     let Some((scheme, rest)) = url.split_once("://") else { return false };
     let host = rest.split('/').next().unwrap_or_default();
-    let has_scheme = origin.split_once("://").is_some_and(|(other, _)| other.eq_ignore_ascii_case(scheme));
+    let has_scheme =
+        origin.split_once("://").is_some_and(|(other, _)| other.eq_ignore_ascii_case(scheme));
     has_scheme && is_origin_of(origin, host)
 }
 
@@ -205,11 +217,17 @@ pub fn forwarded_host<'a>(app: &App, peer: IpAddr, headers: &'a HeaderMap) -> Op
 
 /// Returns `true` if a trusted proxy says that the client asked it by https.
 pub fn is_forwarded_https(app: &App, peer: IpAddr, headers: &HeaderMap) -> bool {
-    last_forwarded(app, peer, headers, &FORWARDED_PROTO).is_some_and(|it| it.eq_ignore_ascii_case("https"))
+    last_forwarded(app, peer, headers, &FORWARDED_PROTO)
+        .is_some_and(|it| it.eq_ignore_ascii_case("https"))
 }
 
 /// The last value of a header of a proxy: the one that the proxy itself wrote. `None` if the peer is no trusted proxy.
-fn last_forwarded<'a>(app: &App, peer: IpAddr, headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
+fn last_forwarded<'a>(
+    app: &App,
+    peer: IpAddr,
+    headers: &'a HeaderMap,
+    name: &HeaderName,
+) -> Option<&'a str> {
     let peer = peer.to_canonical();
     if !app.config.http.trusted_proxies.iter().any(|proxy| proxy.contains(peer)) {
         return None;
@@ -219,7 +237,11 @@ fn last_forwarded<'a>(app: &App, peer: IpAddr, headers: &'a HeaderMap, name: &He
 }
 
 /// Finds the owner of the API key in the header `Authorization`.
-pub async fn find_key_owner(app: &App, headers: &HeaderMap, now: Timestamp) -> Result<Option<Caller>> {
+pub async fn find_key_owner(
+    app: &App,
+    headers: &HeaderMap,
+    now: Timestamp,
+) -> Result<Option<Caller>> {
     let Some(key) = bearer_token(headers).and_then(ApiKey::parse) else { return Ok(None) };
     let hash = key.hash();
     let found = read_key_owner(app, hash, now).await?;
@@ -261,7 +283,8 @@ fn bearer_token(headers: &HeaderMap) -> Option<&str> {
     let (value, None) = (values.next()?, values.next()) else { return None };
     let (scheme, token) = value.to_str().ok()?.trim().split_once(' ')?;
     let token = token.trim_start();
-    (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty() && !token.contains(' ')).then_some(token)
+    (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty() && !token.contains(' '))
+        .then_some(token)
 }
 
 /// Counts the request against a rate limit, and keeps in its context what the rest of it needs of the caller.
@@ -281,7 +304,11 @@ pub fn count_request(
             context.count(server, RateKey::Sessions(caller.user_key), Some(REQUESTS_PER_MINUTE));
         }
         Ok(Some(caller)) => {
-            context.count(server, RateKey::User(caller.user_key), caller.limits.requests_per_minute);
+            context.count(
+                server,
+                RateKey::User(caller.user_key),
+                caller.limits.requests_per_minute,
+            );
             context.can_lift_limit = caller.is_operator;
         }
         _ => context.count_for_address(server),
@@ -291,20 +318,26 @@ pub fn count_request(
     if let Some(caller) = &caller {
         context.owner = MemoryOwner::Account(caller.user_key);
     }
-    context.near_quota =
-        caller.as_ref().is_some_and(|caller| is_nearly_used_up(caller.limits.executions, caller.executions));
+    context.near_quota = caller
+        .as_ref()
+        .is_some_and(|caller| is_nearly_used_up(caller.limits.executions, caller.executions));
     Ok(caller)
 }
 
 /// Returns whether this request itself created the execution that brought the user near the quota.
 ///
 /// Reads the usage only if one more execution can make the difference.
-pub async fn reached_near_quota(server: &ServerState, caller: &Caller, context: &RequestContext) -> bool {
+pub async fn reached_near_quota(
+    server: &ServerState,
+    caller: &Caller,
+    context: &RequestContext,
+) -> bool {
     let (user_key, limit, now) = (caller.user_key, caller.limits.executions, context.now);
     if !is_nearly_used_up(limit, caller.executions + 1) {
         return false;
     }
-    match server.app.store.read_inline(move |read| users::monthly_usage(read, user_key, now)).await {
+    match server.app.store.read_inline(move |read| users::monthly_usage(read, user_key, now)).await
+    {
         Ok(month) => is_nearly_used_up(limit, month.executions),
         Err(error) => {
             // The handler has finished its work; the next response carries the header instead.
@@ -336,8 +369,10 @@ mod tests {
 
     #[test]
     fn only_hosts_of_this_machine_and_allowed_ones_pass() {
-        let guard =
-            BrowserGuard::new(Some(vec!["cue.test".to_owned(), "[fd00::1]".to_owned()]), String::new());
+        let guard = BrowserGuard::new(
+            Some(vec!["cue.test".to_owned(), "[fd00::1]".to_owned()]),
+            String::new(),
+        );
         let own = "localhost LOCALHOST:8000 127.0.0.1 127.0.0.1:1 [::1] [::1]:8000 a.localhost a.b.localhost:80 \
                    cue.test Cue.Test:8000 [fd00::1]:80 2130706433:8000";
         for host in own.split(' ') {
@@ -346,7 +381,11 @@ mod tests {
         let foreign = " :8000 evil.com evil.com:8000 localhost.evil.com evillocalhost 127.0.0.1.evil.com 127.0.0.2 \
                        0.0.0.0 [::] [::1 ::1 a.cue.test localhost@evil.com";
         for host in foreign.split(' ') {
-            assert_eq!(guard.check_host(host).map_err(|it| it.code), Err(ErrorCode::ForbiddenHost), "{host}");
+            assert_eq!(
+                guard.check_host(host).map_err(|it| it.code),
+                Err(ErrorCode::ForbiddenHost),
+                "{host}"
+            );
         }
         assert_eq!(BrowserGuard::new(None, String::new()).check_host("evil.com"), Ok(()));
     }
@@ -356,11 +395,18 @@ mod tests {
         let guard = BrowserGuard::new(None, "https://cue.example.com/base".to_owned());
         let check = |route: usize, host: &str, headers: &[(&'static str, &str)]| {
             let headers = headers.iter().map(|(name, value)| {
-                (header::HeaderName::from_static(name), header::HeaderValue::from_str(value).unwrap())
+                (
+                    header::HeaderName::from_static(name),
+                    header::HeaderValue::from_str(value).unwrap(),
+                )
             });
             let headers = headers.collect();
-            let source =
-                RequestSource { host, forwarded_host: None, is_forwarded_https: false, headers: &headers };
+            let source = RequestSource {
+                host,
+                forwarded_host: None,
+                is_forwarded_https: false,
+                headers: &headers,
+            };
             guard.check_origin(&TABLE[route], &source).is_ok()
         };
         let (public, page, key, read) = (0, 1, 2, 3);
@@ -387,13 +433,22 @@ mod tests {
             ("", "http://"),
         ] {
             assert!(!check(public, host, &[("origin", origin)]), "{origin} → {host}");
-            assert!(check(key, host, &[("origin", origin)]) && check(read, host, &[("origin", origin)]));
+            assert!(
+                check(key, host, &[("origin", origin)]) && check(read, host, &[("origin", origin)])
+            );
         }
         assert!(check(public, "cue.test", &[]), "a client that is no browser");
-        assert!(!check(public, "cue.test", &[("origin", "http://cue.test"), ("origin", "http://evil.com")]));
+        assert!(!check(
+            public,
+            "cue.test",
+            &[("origin", "http://cue.test"), ("origin", "http://evil.com")]
+        ));
         for site in ["same-origin", "none", "cross-site"] {
             for route in [public, page] {
-                assert!(!check(route, "cue.test", &[("origin", "null"), ("sec-fetch-site", site)]), "{site}");
+                assert!(
+                    !check(route, "cue.test", &[("origin", "null"), ("sec-fetch-site", site)]),
+                    "{site}"
+                );
             }
         }
         assert!(!check(page, "cue.test", &[("origin", "null")]));
@@ -405,7 +460,9 @@ mod tests {
         let host = |version, uri: &str, hosts: &[&str]| {
             let request = Request::builder().version(version).uri(uri);
             let request = hosts.iter().fold(request, |request, host| request.header("host", *host));
-            host_of(&request.body(()).unwrap().into_parts().0).map(str::to_owned).map_err(|it| it.code)
+            host_of(&request.body(()).unwrap().into_parts().0)
+                .map(str::to_owned)
+                .map_err(|it| it.code)
         };
         let (old, one, two) = (Version::HTTP_10, Version::HTTP_11, Version::HTTP_2);
         assert_eq!(host(one, "/", &["a:1"]).as_deref(), Ok("a:1"));
@@ -422,7 +479,11 @@ mod tests {
             (two, "/", &[]),
             (old, "/", &["a", "b"]),
         ] {
-            assert_eq!(host(version, uri, hosts), Err(ErrorCode::BadRequest), "{version:?} {uri} {hosts:?}");
+            assert_eq!(
+                host(version, uri, hosts),
+                Err(ErrorCode::BadRequest),
+                "{version:?} {uri} {hosts:?}"
+            );
         }
     }
 
@@ -432,12 +493,19 @@ mod tests {
             let value = |text: &&str| (header::AUTHORIZATION, HeaderValue::from_str(text).unwrap());
             bearer_token(&values.iter().map(value).collect()).map(str::to_owned)
         };
-        for valid in ["Bearer cue_sk_1", "bearer cue_sk_1", "BEARER   cue_sk_1", "Bearer cue_sk_1 "] {
+        for valid in ["Bearer cue_sk_1", "bearer cue_sk_1", "BEARER   cue_sk_1", "Bearer cue_sk_1 "]
+        {
             assert_eq!(token(&[valid]).as_deref(), Some("cue_sk_1"), "{valid}");
         }
-        for invalid in
-            ["cue_sk_1", "Bearer", "Bearer ", "Basic cue_sk_1", "Bearer a b", "Bearer\tcue_sk_1", ""]
-        {
+        for invalid in [
+            "cue_sk_1",
+            "Bearer",
+            "Bearer ",
+            "Basic cue_sk_1",
+            "Bearer a b",
+            "Bearer\tcue_sk_1",
+            "",
+        ] {
             assert_eq!(token(&[invalid]), None, "{invalid}");
         }
         assert_eq!(token(&[]), None);

@@ -24,7 +24,9 @@ use tokio::sync::watch;
 
 use crate::app::App;
 use crate::domain::account::plan::limit_or_max;
-use crate::domain::account::rate_limit::{RATE_WITHOUT_KEY, RateKey, RateLimitStatus, rate_limit_address};
+use crate::domain::account::rate_limit::{
+    RATE_WITHOUT_KEY, RateKey, RateLimitStatus, rate_limit_address,
+};
 use crate::domain::account::user::Caller;
 use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::domain::json::{self, JsonError, JsonText};
@@ -126,7 +128,8 @@ pub async fn handle(
     let mut context = RequestContext::new(server, client_ip, &head.headers);
     let (of_head, response) = match of_head {
         Ok(of_head) => {
-            let response = catch_panic(dispatch(server, peer, head, body, guard, &mut context)).await;
+            let response =
+                catch_panic(dispatch(server, peer, head, body, guard, &mut context)).await;
             (Some(of_head), response)
         }
         Err(error) => {
@@ -253,7 +256,8 @@ async fn find_route(
     peer: IpAddr,
 ) -> Result<(RouteMatch, Option<Caller>)> {
     let find = |is_operator: bool| {
-        let exists = |access| server.has_routes_of(access) && (is_operator || access != Access::Operator);
+        let exists =
+            |access| server.has_routes_of(access) && (is_operator || access != Access::Operator);
         match_route(server.table, &head.method, head.uri.path(), exists)
     };
     let mut matched = find(true);
@@ -339,14 +343,19 @@ async fn read_json(
 }
 
 fn path_not_found() -> Error {
-    Error::refused(ErrorCode::NotFound, "There is no endpoint at this path; check the path of the request")
+    Error::refused(
+        ErrorCode::NotFound,
+        "There is no endpoint at this path; check the path of the request",
+    )
 }
 
 fn method_not_allowed(allow: &str, request_id: &str) -> Result<Response> {
-    let value = HeaderValue::from_str(allow)
-        .map_err(|error| Error::fault_from("the Allow header cannot hold the methods of this path", error))?;
+    let value = HeaderValue::from_str(allow).map_err(|error| {
+        Error::fault_from("the Allow header cannot hold the methods of this path", error)
+    })?;
     let message = format!("This path does not support the method of the request; use {allow}");
-    let response = Response::error(Error::refused(ErrorCode::MethodNotAllowed, message), request_id, None);
+    let response =
+        Response::error(Error::refused(ErrorCode::MethodNotAllowed, message), request_id, None);
     Ok(response.with(header::ALLOW, value))
 }
 
@@ -356,13 +365,15 @@ fn too_many_headers() -> Error {
 }
 
 fn invalid_api_key() -> Error {
-    let message = "The API key is missing or invalid; send a valid one as `Authorization: Bearer KEY`";
+    let message =
+        "The API key is missing or invalid; send a valid one as `Authorization: Bearer KEY`";
     Error::refused(ErrorCode::InvalidApiKey, message)
 }
 
 fn takes_no_body(method: &Method) -> Error {
-    let message =
-        format!("A {method} of this path takes no body; leave out `Content-Length` and `Transfer-Encoding`");
+    let message = format!(
+        "A {method} of this path takes no body; leave out `Content-Length` and `Transfer-Encoding`"
+    );
     Error::refused(ErrorCode::InvalidRequest, message)
 }
 
@@ -451,7 +462,11 @@ impl RequestContext {
 
     /// Counts the request for the client address.
     pub fn count_for_address(&mut self, server: &ServerState) {
-        self.count(server, RateKey::Address(rate_limit_address(self.client_ip)), Some(RATE_WITHOUT_KEY));
+        self.count(
+            server,
+            RateKey::Address(rate_limit_address(self.client_ip)),
+            Some(RATE_WITHOUT_KEY),
+        );
     }
 
     /// Counts the request in a window, unless there is no limit.
@@ -468,7 +483,11 @@ impl RequestContext {
     /// Takes back the count of this request for the client address, or the refusal.
     pub fn uncount_for_address(&mut self, server: &ServerState) {
         if self.rate_limit.refused_for.is_none() {
-            server.app.rates.lock().return_unused(RateKey::Address(rate_limit_address(self.client_ip)));
+            server
+                .app
+                .rates
+                .lock()
+                .return_unused(RateKey::Address(rate_limit_address(self.client_ip)));
         }
         self.rate_limit = address_status(server, self.client_ip);
     }
@@ -476,9 +495,11 @@ impl RequestContext {
     pub fn check_rate_limit(&self) -> Result<()> {
         let Some(seconds) = self.rate_limit.refused_for else { return Ok(()) };
         let limit = limit_or_max(self.rate_limit.limit);
-        let remedy = if self.can_lift_limit { ", or start this server with --limits off" } else { "" };
-        let message =
-            format!("The limit of {limit} requests per minute is exceeded; try again in {seconds} s{remedy}");
+        let remedy =
+            if self.can_lift_limit { ", or start this server with --limits off" } else { "" };
+        let message = format!(
+            "The limit of {limit} requests per minute is exceeded; try again in {seconds} s{remedy}"
+        );
         Err(Refusal::new(ErrorCode::RateLimitExceeded, message).retry_after(seconds).into())
     }
 
@@ -500,7 +521,8 @@ impl RequestContext {
         if bytes <= FREE_RESPONSE {
             return Ok(None);
         }
-        let Some(mut reserved) = reserved.filter(|reserved| is_done || reserved.bytes() >= bytes) else {
+        let Some(mut reserved) = reserved.filter(|reserved| is_done || reserved.bytes() >= bytes)
+        else {
             return server.shares.budget.reserve(self.owner, bytes).map(Some);
         };
         reserved.resize(bytes)?;
@@ -562,7 +584,13 @@ impl RequestContext {
 
     /// Counts the finished request and writes its log line. Neither has the path or the query: these contain ids and, on
     /// some routes, tokens. `duration` is that from the end of the head to the response.
-    pub fn record(&self, server: &ServerState, method: &Method, status: StatusCode, duration: Duration) {
+    pub fn record(
+        &self,
+        server: &ServerState,
+        method: &Method,
+        status: StatusCode,
+        duration: Duration,
+    ) {
         // `HEAD` counts as the `GET` that handles it.
         let (counted, route) =
             self.route.map_or((NO_ROUTE, NO_ROUTE), |route| (route.method.as_str(), route.path));
@@ -592,5 +620,7 @@ fn method_name(method: &Method) -> &str {
 }
 
 fn status_class(status: StatusCode) -> &'static str {
-    ["1xx", "2xx", "3xx", "4xx", "5xx"].get(usize::from(status.as_u16() / 100 - 1)).unwrap_or(&"5xx")
+    ["1xx", "2xx", "3xx", "4xx", "5xx"]
+        .get(usize::from(status.as_u16() / 100 - 1))
+        .unwrap_or(&"5xx")
 }

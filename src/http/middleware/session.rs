@@ -11,8 +11,8 @@ use crate::domain::account::user::{Caller, Credential};
 use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::error::{Error, Result};
 use crate::http::middleware::authentication::{
-    RefusalResult, RequestSource, SEC_FETCH_SITE, caller, cross_site, forwarded_host, is_forwarded_https,
-    read_key_owner,
+    RefusalResult, RequestSource, SEC_FETCH_SITE, caller, cross_site, forwarded_host,
+    is_forwarded_https, read_key_owner,
 };
 use crate::http::middleware::{RequestContext, ServerState};
 use crate::service::sessions;
@@ -55,7 +55,8 @@ impl SessionCookie {
     /// ignored.
     pub fn read(&self, headers: &HeaderMap) -> impl Iterator<Item = SessionToken> {
         let values = headers.get_all(header::COOKIE).iter().map(HeaderValue::as_bytes);
-        let cookies = values.flat_map(|value| value.split(|byte| *byte == b';')).map(<[u8]>::trim_ascii);
+        let cookies =
+            values.flat_map(|value| value.split(|byte| *byte == b';')).map(<[u8]>::trim_ascii);
         let of_name = |cookie: &[u8]| {
             let value = cookie.strip_prefix(self.name.as_bytes())?.strip_prefix(b"=")?;
             SessionToken::parse(std::str::from_utf8(value).ok()?)
@@ -64,8 +65,16 @@ impl SessionCookie {
     }
 
     /// The header that sets the cookie until `expires_at`.
-    pub fn set(&self, token: &SessionToken, now: Timestamp, expires_at: Timestamp) -> Result<HeaderValue> {
-        self.header(token.reveal(), expires_at.duration_since(now).max(SignedDuration::ZERO).as_secs())
+    pub fn set(
+        &self,
+        token: &SessionToken,
+        now: Timestamp,
+        expires_at: Timestamp,
+    ) -> Result<HeaderValue> {
+        self.header(
+            token.reveal(),
+            expires_at.duration_since(now).max(SignedDuration::ZERO).as_secs(),
+        )
     }
 
     /// The header that removes the cookie.
@@ -76,8 +85,9 @@ impl SessionCookie {
     fn header(&self, value: &str, max_age: i64) -> Result<HeaderValue> {
         let Self { name, path, is_secure, .. } = self;
         let secure = if *is_secure { "; Secure" } else { "" };
-        let text =
-            format!("{name}={value}; Path={path}; Max-Age={max_age}; HttpOnly; SameSite=Strict{secure}");
+        let text = format!(
+            "{name}={value}; Path={path}; Max-Age={max_age}; HttpOnly; SameSite=Strict{secure}"
+        );
         let mut header = HeaderValue::try_from(text)
             .map_err(|error| Error::fault_from("a header cannot hold the session cookie", error))?;
         header.set_sensitive(true);
@@ -110,7 +120,8 @@ pub async fn find_session_owner(
     let hash = token.hash_at(&cookie.origin);
     // While the file cannot be written, each request would try.
     if is_to_record(owner.seen_at, now) && app.store.is_writable() {
-        let (write, expires_at) = sessions::record_seen(app, owner.user_key, hash, owner.created_at, now);
+        let (write, expires_at) =
+            sessions::record_seen(app, owner.user_key, hash, owner.created_at, now);
         match write.await {
             Ok(()) => context.set_cookie = Some(cookie.set(&token, now, expires_at)?),
             // The session stays valid until its present end.
@@ -152,8 +163,7 @@ pub async fn signed_in_users(
 
 /// A program at another port of the host can set our cookie too. It must not choose the account of a request.
 fn of_several_accounts() -> Error {
-    let message =
-        "The request has cookies of several accounts; name one as X-Account-Id, or delete the cookies";
+    let message = "The request has cookies of several accounts; name one as X-Account-Id, or delete the cookies";
     Error::refused(ErrorCode::InvalidApiKey, message)
 }
 
@@ -212,8 +222,9 @@ fn is_https(app: &App, peer: IpAddr, headers: &HeaderMap) -> bool {
 fn base_path(url: &str) -> String {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     let path = rest.find('/').map_or("", |at| &rest[at..]).trim_end_matches('/');
-    let is_plain =
-        path.bytes().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b';' | b',' | b'?' | b'#'));
+    let is_plain = path
+        .bytes()
+        .all(|byte| byte.is_ascii_graphic() && !matches!(byte, b';' | b',' | b'?' | b'#'));
     if path.is_empty() || !is_plain { "/".to_owned() } else { path.to_owned() }
 }
 
@@ -229,7 +240,8 @@ mod tests {
 
     #[test]
     fn a_path_that_a_cookie_cannot_hold_becomes_the_root() {
-        for (url, expected) in [("http://h/a;b", "/"), ("http://h/a/b/", "/a/b"), ("http://h", "/")] {
+        for (url, expected) in [("http://h/a;b", "/"), ("http://h/a/b/", "/a/b"), ("http://h", "/")]
+        {
             assert_eq!(base_path(url), expected, "{url}");
         }
     }
@@ -239,17 +251,26 @@ mod tests {
         let cookie = SessionCookie::new(42, "", false, String::new());
         let (token, other) = (token(), SessionToken::from_random([1; 32]));
         let read = |values: &[String]| {
-            let value = |text: &String| (header::COOKIE, HeaderValue::from_bytes(text.as_bytes()).unwrap());
+            let value =
+                |text: &String| (header::COOKIE, HeaderValue::from_bytes(text.as_bytes()).unwrap());
             cookie.read(&values.iter().map(value).collect()).collect::<Vec<_>>()
         };
         let own = format!("cued_0000002a={}", token.reveal());
         let of_another = format!("cued_0000002b={}", other.reveal());
         assert_eq!(read(&[format!("a=b; {of_another};{own}; c")]), slice::from_ref(&token));
         assert_eq!(read(&["x=y".to_owned(), own.clone()]), slice::from_ref(&token));
-        assert_eq!(read(&[format!("theme=blåu; {own}")]), slice::from_ref(&token), "another program's text");
+        assert_eq!(
+            read(&[format!("theme=blåu; {own}")]),
+            slice::from_ref(&token),
+            "another program's text"
+        );
         let second = format!("cued_0000002a={}", other.reveal());
         assert_eq!(read(&[format!("cued_0000002a=x; {own}"), second]), [token.clone(), other]);
-        assert_eq!(read(&[[own.as_str(); 9].join("; ")]), vec![token; 4], "the look-ups are bounded");
+        assert_eq!(
+            read(&[[own.as_str(); 9].join("; ")]),
+            vec![token; 4],
+            "the look-ups are bounded"
+        );
         for foreign in [
             of_another,
             format!("__Host-{own}"),

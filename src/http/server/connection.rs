@@ -46,10 +46,16 @@ const CLOSE_DRAIN: Duration = Duration::from_secs(2);
 const LINGER_BYTES: usize = 16 << 20;
 const LINGER_PART: usize = 4 << 10;
 /// The answer to an incomplete head, in the form of hyper's own to one that is not HTTP.
-const HEAD_TIMEOUT: &[u8] = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
+const HEAD_TIMEOUT: &[u8] =
+    b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
 
 /// Serves one connection to its end and records what it does in `activity`.
-pub async fn run(server: Arc<ServerState>, stream: TcpStream, peer: SocketAddr, activity: Activity) {
+pub async fn run(
+    server: Arc<ServerState>,
+    stream: TcpStream,
+    peer: SocketAddr,
+    activity: Activity,
+) {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(client_ip = %peer.ip(), error = %error, "cannot set TCP_NODELAY");
     }
@@ -93,7 +99,9 @@ async fn respond(
     // A stream may be silent for a keep-alive interval, which begins with a check of the key.
     let silence = if handled.stream.is_some() { limits.beat_interval } else { Duration::ZERO };
     guard.reply_begins(silence + limits.response_time);
-    Ok(handled.response.map(|bytes| ResponseBody::new(bytes, handled.stream, guard, handled.memory)))
+    Ok(handled
+        .response
+        .map(|bytes| ResponseBody::new(bytes, handled.stream, guard, handled.memory)))
 }
 
 fn builder() -> auto::Builder<TokioExecutor> {
@@ -210,7 +218,11 @@ impl AsyncRead for Socket {
 }
 
 impl AsyncWrite for Socket {
-    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut *self.stream.lock()).poll_write(context, bytes);
         self.activity.record_write(written.is_pending());
         written

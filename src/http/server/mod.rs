@@ -112,7 +112,8 @@ impl Connections {
             drop(timeout(EVICTION_RETRY, self.wait_for_end()).await);
         }
         let activity = Activity::new();
-        let task = self.tasks.spawn(connection::run(Arc::clone(server), stream, peer, activity.clone()));
+        let task =
+            self.tasks.spawn(connection::run(Arc::clone(server), stream, peer, activity.clone()));
         if let Some(client) = client {
             self.clients.entry(client).or_default().push((task.id(), activity.clone()));
         }
@@ -144,7 +145,8 @@ impl Connections {
             let idle_since = connection.activity.idle_since()?;
             (idle_since.elapsed() >= EVICTION_RETRY).then_some((Reverse(count), idle_since))
         };
-        let ranked = self.open.values().filter_map(|connection| Some((rank(connection)?, connection)));
+        let ranked =
+            self.open.values().filter_map(|connection| Some((rank(connection)?, connection)));
         let mut idle: Vec<_> = ranked.collect();
         idle.sort_unstable_by_key(|(rank, _)| *rank);
         for (_, connection) in idle.iter().take(self.limit.div_ceil(EVICTION_FRACTION)) {
@@ -154,7 +156,9 @@ impl Connections {
 
     /// Waits until a connection ends; forever if none is open.
     async fn wait_for_end(&mut self) {
-        let Some(ended) = self.tasks.join_next_with_id().await else { return std::future::pending().await };
+        let Some(ended) = self.tasks.join_next_with_id().await else {
+            return std::future::pending().await;
+        };
         self.forget(ended);
     }
 
@@ -180,7 +184,8 @@ impl Connections {
 /// The address (IPv6: the /64) that counts for the connections of `peer`; `None` for a trusted proxy.
 fn client_of(server: &ServerState, peer: SocketAddr) -> Option<IpAddr> {
     let address = peer.ip().to_canonical();
-    let is_trusted = server.app.config.http.trusted_proxies.iter().any(|proxy| proxy.contains(address));
+    let is_trusted =
+        server.app.config.http.trusted_proxies.iter().any(|proxy| proxy.contains(address));
     (!is_trusted).then(|| rate_limit_address(address))
 }
 
@@ -208,7 +213,10 @@ async fn accept_all(
 /// The peer disconnected before the connection was accepted.
 fn is_peer_error(error: &io::Error) -> bool {
     use io::ErrorKind as K;
-    matches!(error.kind(), K::ConnectionAborted | K::ConnectionReset | K::ConnectionRefused | K::Interrupted)
+    matches!(
+        error.kind(),
+        K::ConnectionAborted | K::ConnectionReset | K::ConnectionRefused | K::Interrupted
+    )
 }
 
 async fn drain(mut open: JoinSet<()>, limit: Duration) {

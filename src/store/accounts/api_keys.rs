@@ -29,12 +29,18 @@ pub fn insert(
 const NTH_KEY: &str = "SELECT 1 FROM api_keys WHERE user_key = ?1 ORDER BY key LIMIT 1 OFFSET ?2";
 
 pub fn list(read: &ReadTx<'_>, user_key: i64) -> Result<Vec<ApiKeyInfo>> {
-    read.all(concat!("SELECT ", columns!(), " FROM api_keys WHERE user_key = ?1 ORDER BY key"), [user_key])
+    read.all(
+        concat!("SELECT ", columns!(), " FROM api_keys WHERE user_key = ?1 ORDER BY key"),
+        [user_key],
+    )
 }
 
 pub fn newest(read: &ReadTx<'_>, user_key: i64, limit: i64) -> Result<Vec<ApiKeyInfo>> {
-    let sql =
-        concat!("SELECT ", columns!(), " FROM api_keys WHERE user_key = ?1 ORDER BY key DESC LIMIT ?2 + 0");
+    let sql = concat!(
+        "SELECT ",
+        columns!(),
+        " FROM api_keys WHERE user_key = ?1 ORDER BY key DESC LIMIT ?2 + 0"
+    );
     read.all(sql, [user_key, limit])
 }
 
@@ -42,7 +48,11 @@ pub fn has_at_least(read: &ReadTx<'_>, user_key: i64, count: i64) -> Result<bool
     read.any(NTH_KEY, [user_key, count - 1])
 }
 
-pub fn id_and_prefix(read: &ReadTx<'_>, user_key: i64, key: i64) -> Result<Option<(String, String)>> {
+pub fn id_and_prefix(
+    read: &ReadTx<'_>,
+    user_key: i64,
+    key: i64,
+) -> Result<Option<(String, String)>> {
     read.find("SELECT id, prefix FROM api_keys WHERE key = ?2 AND user_key = ?1", [user_key, key])
 }
 

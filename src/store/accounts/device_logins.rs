@@ -75,17 +75,30 @@ pub fn find_by_text(read: &ReadTx<'_>, text: &str) -> Result<Option<DeviceLogin>
     }
 }
 
-pub fn code_times(read: &ReadTx<'_>, client: &str, since: Timestamp, limit: usize) -> Result<Vec<Timestamp>> {
+pub fn code_times(
+    read: &ReadTx<'_>,
+    client: &str,
+    since: Timestamp,
+    limit: usize,
+) -> Result<Vec<Timestamp>> {
     read.all(CODE_TIMES, params![client, millis(since), row_count(limit)])
 }
 
-pub fn mail_times(read: &ReadTx<'_>, email: &str, since: Timestamp, limit: usize) -> Result<Vec<Timestamp>> {
+pub fn mail_times(
+    read: &ReadTx<'_>,
+    email: &str,
+    since: Timestamp,
+    limit: usize,
+) -> Result<Vec<Timestamp>> {
     read.all(MAIL_TIMES, params![email, millis(since), row_count(limit)])
 }
 
 /// Sets the state of a pending login to `email_sent` without a new link. A link mailed earlier stays valid.
 pub fn mark_email_sent(tx: &WriteTx<'_>, code: &[u8; 32]) -> Result<()> {
-    tx.run("UPDATE device_logins SET state = 'email_sent' WHERE code_hash = ?1 AND state = 'pending'", [code])
+    tx.run(
+        "UPDATE device_logins SET state = 'email_sent' WHERE code_hash = ?1 AND state = 'pending'",
+        [code],
+    )
 }
 
 pub fn save_link(
@@ -97,7 +110,10 @@ pub fn save_link(
 ) -> Result<()> {
     tx.run("UPDATE device_logins SET state = 'email_sent', email = ?2, token_hash = ?3, mail_count = mail_count + 1
           WHERE code_hash = ?1 AND state IN ('pending', 'email_sent')", params![code, email, token])?;
-    tx.run("INSERT INTO login_mails (email, requested_at) VALUES (?1, ?2)", params![email, millis(now)])
+    tx.run(
+        "INSERT INTO login_mails (email, requested_at) VALUES (?1, ?2)",
+        params![email, millis(now)],
+    )
 }
 
 pub fn approve(tx: &WriteTx<'_>, code: &[u8; 32], user_key: i64) -> Result<bool> {

@@ -41,7 +41,8 @@ pub fn find_response(
         " FROM idempotency_keys WHERE user_key = ?1 AND idempotency_key = ?2 AND created_at > ?3"
     );
     let oldest = millis(saturating_sub(now, RETENTION_TIME));
-    let found: Option<([u8; 32], StoredResponse)> = read.find(sql, params![user_key, request.key, oldest])?;
+    let found: Option<([u8; 32], StoredResponse)> =
+        read.find(sql, params![user_key, request.key, oldest])?;
     match found {
         Some((fingerprint, _)) if fingerprint != request.fingerprint => {
             let message = "This Idempotency-Key was used for a different request: use a new key";

@@ -105,7 +105,11 @@ pub fn insert(
     ])
 }
 
-pub fn find_owner(read: &ReadTx<'_>, token_hash: &[u8; 32], now: Timestamp) -> Result<Option<SessionOwner>> {
+pub fn find_owner(
+    read: &ReadTx<'_>,
+    token_hash: &[u8; 32],
+    now: Timestamp,
+) -> Result<Option<SessionOwner>> {
     read.find(FIND_OWNER, params![token_hash, month_of(now), millis(now)])
 }
 

@@ -113,8 +113,8 @@ pub fn list_page(
            LEFT JOIN monthly_usage ON monthly_usage.user_key = users.key AND month = ?2
           WHERE instr(email, ?1) > 0 ORDER BY key LIMIT ?3 + 0 OFFSET ?4 + 0"
     );
-    let page =
-        read.all(sql, params![part, month_of(now), limit, i64::try_from(offset).unwrap_or(i64::MAX)])?;
+    let page = read
+        .all(sql, params![part, month_of(now), limit, i64::try_from(offset).unwrap_or(i64::MAX)])?;
     let total = read.one("SELECT count(*) FROM users WHERE instr(email, ?1) > 0", [part])?;
     Ok((page, total))
 }
@@ -170,7 +170,8 @@ pub fn stored_cue_counts(read: &ReadTx<'_>, user_key: i64) -> Result<CueCounts> 
 
 pub fn cue_counts(tx: &WriteTx<'_>, user_key: i64) -> Result<Option<CueCounts>> {
     tx.counters().flush(tx)?;
-    let sql = concat!("SELECT ", count_columns!(), " FROM users WHERE key = ?1 AND disabled_at IS NULL");
+    let sql =
+        concat!("SELECT ", count_columns!(), " FROM users WHERE key = ?1 AND disabled_at IS NULL");
     tx.find(sql, [user_key])
 }
 
@@ -203,7 +204,11 @@ pub fn confirmation_token(read: &ReadTx<'_>, user_key: i64) -> Result<Option<Str
 }
 
 /// Marks that the user is asked to confirm the address. Returns `false` if that was done before.
-pub fn mark_confirmation_requested(tx: &WriteTx<'_>, user_key: i64, now: Timestamp) -> Result<bool> {
+pub fn mark_confirmation_requested(
+    tx: &WriteTx<'_>,
+    user_key: i64,
+    now: Timestamp,
+) -> Result<bool> {
     let sql = "UPDATE users SET confirmation_requested_at = ?2
                 WHERE key = ?1 AND confirmation_requested_at IS NULL";
     tx.changes(sql, params![user_key, millis(now)])
@@ -216,7 +221,11 @@ pub fn confirm(tx: &WriteTx<'_>, user_key: i64, now: Timestamp) -> Result<()> {
     tx.run(sql, params![user_key, millis(now)])
 }
 
-pub fn set_plan_interval(tx: &WriteTx<'_>, user_key: i64, interval: Option<Interval>) -> Result<()> {
+pub fn set_plan_interval(
+    tx: &WriteTx<'_>,
+    user_key: i64,
+    interval: Option<Interval>,
+) -> Result<()> {
     let sql = "UPDATE users SET plan_interval = ?2 WHERE key = ?1";
     tx.run(sql, params![user_key, interval.map(Interval::as_str)])
 }
@@ -317,7 +326,12 @@ pub fn monthly_usage(read: &ReadTx<'_>, user_key: i64, now: Timestamp) -> Result
     Ok(read.find(FIND_USAGE, params![user_key, month_of(now)])?.unwrap_or_default())
 }
 
-pub fn quota(read: &ReadTx<'_>, plans: &Plans, user_key: i64, now: Timestamp) -> Result<Option<Quota>> {
+pub fn quota(
+    read: &ReadTx<'_>,
+    plans: &Plans,
+    user_key: i64,
+    now: Timestamp,
+) -> Result<Option<Quota>> {
     let found: Option<(String, i64, Option<Timestamp>)> =
         read.find(QUOTA, params![user_key, month_of(now)])?;
     Ok(found.map(|(plan, used, over_quota_since)| Quota {
@@ -337,7 +351,10 @@ pub fn save_quota(tx: &WriteTx<'_>, user_key: i64, quota: &Quota, now: Timestamp
 }
 
 pub fn stored_bytes(read: &ReadTx<'_>, user_key: i64) -> Result<(i64, String, bool)> {
-    read.one("SELECT stored_bytes, plan, confirmed_at IS NOT NULL FROM users WHERE key = ?1", [user_key])
+    read.one(
+        "SELECT stored_bytes, plan, confirmed_at IS NOT NULL FROM users WHERE key = ?1",
+        [user_key],
+    )
 }
 
 /// Runs `write`, after which the user may not store more than the plan allows (contract §11.6).
@@ -395,7 +412,9 @@ pub fn storage_refusal(
 }
 
 fn is_disk_share_used_up(tx: &WriteTx<'_>) -> Result<bool> {
-    let Some(free) = tx.path().and_then(|path| open::free_bytes(Path::new(path))) else { return Ok(false) };
+    let Some(free) = tx.path().and_then(|path| open::free_bytes(Path::new(path))) else {
+        return Ok(false);
+    };
     let stored = u64::try_from(unconfirmed_bytes(tx)?).unwrap_or(0);
     Ok(stored > free / UNCONFIRMED_DISK_PART)
 }
@@ -404,7 +423,12 @@ fn unconfirmed_bytes(read: &ReadTx<'_>) -> Result<i64> {
     read.one(UNCONFIRMED_BYTES, [])
 }
 
-pub fn record_outcome(tx: &WriteTx<'_>, user_key: i64, success: bool, now: Timestamp) -> Result<()> {
+pub fn record_outcome(
+    tx: &WriteTx<'_>,
+    user_key: i64,
+    success: bool,
+    now: Timestamp,
+) -> Result<()> {
     tx.run(
         "INSERT INTO monthly_usage (user_key, month, executions, outcomes_succeeded, outcomes_failed)
          VALUES (?1, ?2, 0, ?3, NOT ?3)

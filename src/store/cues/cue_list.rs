@@ -99,7 +99,11 @@ impl IndexedCues {
         } else {
             let (tagged, values) = tagged(user_key, &filter.tags);
             // The tags first: SQLite may otherwise read all cues of the user.
-            ("tagged", format!("FROM ({tagged}) CROSS JOIN cues ON key = tagged WHERE true"), values)
+            (
+                "tagged",
+                format!("FROM ({tagged}) CROSS JOIN cues ON key = tagged WHERE true"),
+                values,
+            )
         };
         if let Some(slug) = &filter.slug {
             let (from, before) = slug.bounds();
@@ -134,11 +138,15 @@ impl IndexedCues {
             None => "'', '', NULL, NULL, NULL, NULL",
         };
         let failures = match filter.failing {
-            Some(_) => "coalesce((SELECT failures FROM consecutive_failures WHERE cue_key = cues.key), 0)",
+            Some(_) => {
+                "coalesce((SELECT failures FROM consecutive_failures WHERE cue_key = cues.key), 0)"
+            }
             None => "0",
         };
         let Self { key, source, .. } = self;
-        format!("SELECT status, transport, {failures} > 0, {texts}, {columns} {source} ORDER BY {key}")
+        format!(
+            "SELECT status, transport, {failures} > 0, {texts}, {columns} {source} ORDER BY {key}"
+        )
     }
 
     fn with(&self, bounds: &[i64]) -> impl Iterator<Item = Value> {
@@ -262,7 +270,12 @@ fn read_scanned(read: &ReadTx<'_>, user_key: i64, list: &CueList) -> Result<CueP
 
 /// The ids of the user's cues that match, oldest first, at most `limit`. Reads the user's rows, or those with the tags,
 /// until it has found so many.
-pub fn select(read: &ReadTx<'_>, user_key: i64, filter: &CueFilter, limit: usize) -> Result<Vec<String>> {
+pub fn select(
+    read: &ReadTx<'_>,
+    user_key: i64,
+    filter: &CueFilter,
+    limit: usize,
+) -> Result<Vec<String>> {
     let mut ids = Vec::new();
     scan(read, user_key, filter, "id", |columns| {
         ids.push(columns.get()?);
@@ -316,13 +329,16 @@ pub struct LastRun {
     pub duration_ms: Option<i64>,
 } }
 
-const LAST: &str =
-    concat!("SELECT ", run_columns!(), " FROM executions WHERE cue_key = ?1 ORDER BY key DESC LIMIT 1");
+const LAST: &str = concat!(
+    "SELECT ",
+    run_columns!(),
+    " FROM executions WHERE cue_key = ?1 ORDER BY key DESC LIMIT 1"
+);
 
-const STATUSES: &str =
-    "SELECT status, scheduled_for FROM executions WHERE cue_key = ?1 ORDER BY key DESC LIMIT ?2 + 0";
+const STATUSES: &str = "SELECT status, scheduled_for FROM executions WHERE cue_key = ?1 ORDER BY key DESC LIMIT ?2 + 0";
 
-const MISSED: &str = "SELECT last FROM missed_runs WHERE cue_key = ?1 ORDER BY key DESC LIMIT ?2 + 0";
+const MISSED: &str =
+    "SELECT last FROM missed_runs WHERE cue_key = ?1 ORDER BY key DESC LIMIT ?2 + 0";
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecentRuns {
@@ -392,7 +408,11 @@ mod tests {
 
     #[test]
     fn only_rows_of_the_user_are_read_and_in_order() {
-        let all = CueFilter { q: Some(SearchText::new("a")), failing: Some(true), ..CueFilter::default() };
+        let all = CueFilter {
+            q: Some(SearchText::new("a")),
+            failing: Some(true),
+            ..CueFilter::default()
+        };
         let paused = CueFilter { status: Some(CueStatus::Paused), ..all.clone() };
         let tagged = CueFilter { tags: tags(&["a", "b"]), ..paused.clone() };
         for (filter, step) in [
@@ -402,7 +422,10 @@ mod tests {
         ] {
             let steps = plan(&IndexedCues::new(1, &filter).scan_sql(&filter, "key"));
             assert_eq!(steps[0], step);
-            assert!(steps.iter().all(|step| !step.contains("SCAN ") && !step.contains("TEMP")), "{steps:?}");
+            assert!(
+                steps.iter().all(|step| !step.contains("SCAN ") && !step.contains("TEMP")),
+                "{steps:?}"
+            );
             assert_eq!(
                 steps.last().unwrap(),
                 "SEARCH consecutive_failures USING INTEGER PRIMARY KEY (rowid=?)"

@@ -56,8 +56,7 @@ pub const LIST: &str = due_cues!("AND next_run > ?3 ORDER BY next_run LIMIT ?2 +
 
 const FIND: &str = due_cues!("AND cues.key = ?2");
 
-pub const NEXT: &str =
-    "SELECT next_run FROM cues WHERE status = 'active' AND next_run IS NOT NULL ORDER BY next_run LIMIT 1";
+pub const NEXT: &str = "SELECT next_run FROM cues WHERE status = 'active' AND next_run IS NOT NULL ORDER BY next_run LIMIT 1";
 
 /// The users and keys of cues that became due after `?1` and up to `?2`, longest overdue first. Reads the index only.
 pub const BACKLOG: &str = "SELECT user_key, key FROM cues
@@ -99,7 +98,8 @@ pub fn find_all(
     let mut find = read.prepare_cached(FIND)?;
     let mut due = Vec::with_capacity(keys.len());
     for key in keys {
-        let found = find.query_row(params![millis(until), key], |row| Ok(from_row(row))).optional()?;
+        let found =
+            find.query_row(params![millis(until), key], |row| Ok(from_row(row))).optional()?;
         let is_earlier = |cue: &DueCue| cue.next_run <= after;
         due.extend(found.filter(|cue| !cue.as_ref().is_ok_and(is_earlier)).map(|cue| (*key, cue)));
     }
@@ -160,7 +160,10 @@ pub struct OnceCue {
 
 pub fn find_once(read: &ReadTx<'_>, cue_key: i64) -> Result<Option<OnceCue>> {
     // Reads few columns, because it runs after every delivery.
-    read.find(concat!("SELECT ", once_columns!(), " FROM cues WHERE key = ?1 AND at IS NOT NULL"), [cue_key])
+    read.find(
+        concat!("SELECT ", once_columns!(), " FROM cues WHERE key = ?1 AND at IS NOT NULL"),
+        [cue_key],
+    )
 }
 
 pub fn end_once(
@@ -203,7 +206,10 @@ pub fn insert_missed(
 }
 
 pub fn add_missed_count(tx: &WriteTx<'_>, cue_key: i64, count: i64) -> Result<()> {
-    tx.run("UPDATE cues SET missed_count = missed_count + ?2 WHERE key = ?1", params![cue_key, count])
+    tx.run(
+        "UPDATE cues SET missed_count = missed_count + ?2 WHERE key = ?1",
+        params![cue_key, count],
+    )
 }
 
 pub fn list_missed(
@@ -217,7 +223,8 @@ pub fn list_missed(
         missed_columns!(),
         " FROM missed_runs WHERE cue_key = ?1 ORDER BY key DESC LIMIT ?2 + 0 OFFSET ?3"
     );
-    let missed = read.all(sql, params![cue_key, limit, i64::try_from(offset).unwrap_or(i64::MAX)])?;
+    let missed =
+        read.all(sql, params![cue_key, limit, i64::try_from(offset).unwrap_or(i64::MAX)])?;
     Ok((missed, read.one("SELECT count(*) FROM missed_runs WHERE cue_key = ?1", [cue_key])?))
 }
 

@@ -44,8 +44,7 @@ const LIST: &str = "SELECT flow_key, min(flow_parallelism), min(flow_per_minute)
    FROM cues WHERE user_key = ?1 AND destination_hash < 0
   GROUP BY user_key, destination_hash ORDER BY user_key, destination_hash LIMIT ?2 + 0 OFFSET ?3";
 
-const COUNT: &str =
-    "SELECT count(DISTINCT destination_hash) FROM cues WHERE user_key = ?1 AND destination_hash < 0";
+const COUNT: &str = "SELECT count(DISTINCT destination_hash) FROM cues WHERE user_key = ?1 AND destination_hash < 0";
 
 row!(FlowState { parallelism, per_minute, last_at });
 
@@ -107,7 +106,12 @@ pub struct FlowSummary {
     pub running: i64,
 } }
 
-pub fn list(read: &ReadTx<'_>, user_key: i64, limit: u32, offset: u64) -> Result<(Vec<FlowSummary>, i64)> {
+pub fn list(
+    read: &ReadTx<'_>,
+    user_key: i64,
+    limit: u32,
+    offset: u64,
+) -> Result<(Vec<FlowSummary>, i64)> {
     let offset = i64::try_from(offset).unwrap_or(i64::MAX);
     Ok((read.all(LIST, params![user_key, limit, offset])?, read.one(COUNT, [user_key])?))
 }

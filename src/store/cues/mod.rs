@@ -128,7 +128,10 @@ pub fn find_with_payload(
 
 /// Returns the id of the user's cue with this slug.
 pub fn find_id_of_slug(read: &ReadTx<'_>, user_key: i64, slug: &Slug) -> Result<Option<String>> {
-    read.find("SELECT id FROM cues WHERE user_key = ?1 AND slug = ?2", params![user_key, slug.as_str()])
+    read.find(
+        "SELECT id FROM cues WHERE user_key = ?1 AND slug = ?2",
+        params![user_key, slug.as_str()],
+    )
 }
 
 /// The namespace of the file that a cue comes from; empty for a file without one, `None` if it comes from no file.
@@ -167,7 +170,8 @@ pub fn find_by_key(read: &ReadTx<'_>, key: i64) -> Result<Option<Cue>> {
 }
 
 pub fn record_run(tx: &WriteTx<'_>, cue_key: i64, now: Timestamp) -> Result<()> {
-    let sql = "UPDATE cues SET last_run = ?2, run_count = run_count + 1, updated_at = ?2 WHERE key = ?1";
+    let sql =
+        "UPDATE cues SET last_run = ?2, run_count = run_count + 1, updated_at = ?2 WHERE key = ?1";
     tx.run(sql, params![cue_key, millis(now)])
 }
 
@@ -177,15 +181,17 @@ const OTHER_TAG: &str = " AND EXISTS (
 /// A query for the keys of the user's cues that have all of the tags, in their order, and its parameters.
 pub(in crate::store) fn tagged(user_key: i64, tags: &Tags) -> (String, Vec<Value>) {
     let others = OTHER_TAG.repeat(tags.iter().len().saturating_sub(1));
-    let sql =
-        format!("SELECT t.cue_key AS tagged FROM cue_tags t WHERE t.user_key = ? AND t.tag = ?{others}");
+    let sql = format!(
+        "SELECT t.cue_key AS tagged FROM cue_tags t WHERE t.user_key = ? AND t.tag = ?{others}"
+    );
     let tags = tags.iter().map(|tag| Value::from(tag.to_owned()));
     (sql, iter::once(Value::from(user_key)).chain(tags).collect())
 }
 
 fn text_bytes(cue: &Cue) -> usize {
     let callback = cue.callback.as_ref().map_or(0, |callback| {
-        let headers: usize = callback.headers.iter().map(|(name, value)| name.len() + value.len()).sum();
+        let headers: usize =
+            callback.headers.iter().map(|(name, value)| name.len() + value.len()).sum();
         callback.url.len() + headers
     });
     let description = cue.description.as_ref().map_or(0, String::len);
@@ -248,7 +254,8 @@ impl ToRow for RetryPolicy {
     }
 }
 
-static USUAL_ON_FAILURE: LazyLock<Usual<OnFailure>> = LazyLock::new(|| Usual::new(OnFailure::default()));
+static USUAL_ON_FAILURE: LazyLock<Usual<OnFailure>> =
+    LazyLock::new(|| Usual::new(OnFailure::default()));
 
 impl FromRow for OnFailure {
     fn read(columns: &mut RowReader<'_, '_>) -> rusqlite::Result<Self> {
@@ -263,11 +270,11 @@ impl ToRow for OnFailure {
 }
 
 fn to_json(value: &impl Serialize) -> rusqlite::Result<String> {
-    serde_json::to_string(value).map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))
+    serde_json::to_string(value)
+        .map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))
 }
 
-const ABOVE_LIMIT: &str =
-    "SELECT key FROM cues WHERE user_key = ?1 AND status = 'active' ORDER BY key LIMIT -1 OFFSET ?2";
+const ABOVE_LIMIT: &str = "SELECT key FROM cues WHERE user_key = ?1 AND status = 'active' ORDER BY key LIMIT -1 OFFSET ?2";
 
 /// Pauses `cue`, which holds its state before the pause.
 pub fn pause(tx: &WriteTx<'_>, cue: &Cue, now: Timestamp) -> Result<()> {
@@ -278,13 +285,25 @@ pub fn pause(tx: &WriteTx<'_>, cue: &Cue, now: Timestamp) -> Result<()> {
     )
 }
 
-pub fn overdue_above_limit(read: &ReadTx<'_>, user_key: i64, limit: u32, now: Timestamp) -> Result<Vec<i64>> {
-    let sql = format!("SELECT key FROM cues WHERE key IN ({ABOVE_LIMIT}) AND next_run <= ?3 AND at IS NULL");
+pub fn overdue_above_limit(
+    read: &ReadTx<'_>,
+    user_key: i64,
+    limit: u32,
+    now: Timestamp,
+) -> Result<Vec<i64>> {
+    let sql = format!(
+        "SELECT key FROM cues WHERE key IN ({ABOVE_LIMIT}) AND next_run <= ?3 AND at IS NULL"
+    );
     read.all(&sql, params![user_key, limit, millis(now)])
 }
 
 /// Except due `once` cues: these run and end. Returns the row keys of the paused cues.
-pub fn pause_above_limit(tx: &WriteTx<'_>, user_key: i64, limit: u32, now: Timestamp) -> Result<Vec<i64>> {
+pub fn pause_above_limit(
+    tx: &WriteTx<'_>,
+    user_key: i64,
+    limit: u32,
+    now: Timestamp,
+) -> Result<Vec<i64>> {
     let sql = format!(
         "UPDATE cues SET status = 'paused', next_run = NULL, updated_at = ?3
           WHERE key IN ({ABOVE_LIMIT}) AND (at IS NULL OR next_run > ?3 OR next_run IS NULL) RETURNING key"
@@ -332,11 +351,18 @@ const NEWEST_FIRST: &str = shared_payloads!("DESC");
 const DELETE_PAYLOAD: &str = "DELETE FROM payloads WHERE key = ?1 RETURNING octet_length(body)";
 
 /// Returns the row key of the new payload. Superseded payloads stay while executions use them.
-pub fn set_payload(tx: &WriteTx<'_>, cue_key: i64, payload: Option<&Payload>) -> Result<Option<i64>> {
-    let payload_key = payload.map(|payload| insert_payload(tx, cue_key, false, payload)).transpose()?;
+pub fn set_payload(
+    tx: &WriteTx<'_>,
+    cue_key: i64,
+    payload: Option<&Payload>,
+) -> Result<Option<i64>> {
+    let payload_key =
+        payload.map(|payload| insert_payload(tx, cue_key, false, payload)).transpose()?;
     if let Some(superseded) = current_payload_key(tx, cue_key)? {
         match find_shared_payload(tx, NEWEST_FIRST, cue_key)? {
-            SharedPayload::Found(newest) if newest >= superseded => queue_for_retention(tx, cue_key)?,
+            SharedPayload::Found(newest) if newest >= superseded => {
+                queue_for_retention(tx, cue_key)?
+            }
             SharedPayload::Unknown => queue_for_retention(tx, cue_key)?,
             SharedPayload::Found(_) | SharedPayload::None => drop(delete_payload(tx, superseded)?),
         }
@@ -388,8 +414,16 @@ pub(in crate::store) fn delete_payload(tx: &WriteTx<'_>, key: i64) -> Result<i64
     Ok(tx.find(DELETE_PAYLOAD, [key])?.unwrap_or(0))
 }
 
-fn insert_payload(tx: &WriteTx<'_>, cue_key: i64, is_single_use: bool, payload: &Payload) -> Result<i64> {
-    tx.run(INSERT_PAYLOAD, params![cue_key, is_single_use, payload.task, payload.agent, payload.body])?;
+fn insert_payload(
+    tx: &WriteTx<'_>,
+    cue_key: i64,
+    is_single_use: bool,
+    payload: &Payload,
+) -> Result<i64> {
+    tx.run(
+        INSERT_PAYLOAD,
+        params![cue_key, is_single_use, payload.task, payload.agent, payload.body],
+    )?;
     Ok(tx.last_insert_rowid())
 }
 

@@ -34,8 +34,9 @@ macro_rules! zoned_cues {
 
 const LIST: &str = zoned_cues!("key > ?1 ORDER BY key LIMIT ?2 + 0");
 
-const LIST_OF_ZONES: &str =
-    zoned_cues!("key > ?1 AND timezone IN (SELECT value FROM json_each(?3)) ORDER BY key LIMIT ?2 + 0");
+const LIST_OF_ZONES: &str = zoned_cues!(
+    "key > ?1 AND timezone IN (SELECT value FROM json_each(?3)) ORDER BY key LIMIT ?2 + 0"
+);
 
 const FIND: &str = zoned_cues!("key = ?1");
 
@@ -72,7 +73,12 @@ pub fn list(read: &ReadTx<'_>, after: i64, limit: u32) -> Result<Vec<ZonedCue>> 
 }
 
 /// `zones`: a JSON array of names.
-pub fn list_of_zones(read: &ReadTx<'_>, zones: &str, after: i64, limit: u32) -> Result<Vec<ZonedCue>> {
+pub fn list_of_zones(
+    read: &ReadTx<'_>,
+    zones: &str,
+    after: i64,
+    limit: u32,
+) -> Result<Vec<ZonedCue>> {
     read.all(LIST_OF_ZONES, params![after, limit, zones])
 }
 

@@ -60,7 +60,11 @@ const DURATIONS: &str =
     "SELECT duration_ms FROM executions WHERE cue_key = ?1 ORDER BY key DESC LIMIT ?2 + 0";
 
 /// The oldest [`MAX_READ`] cues, and whether there are more.
-pub fn list_cues(read: &ReadTx<'_>, user_key: i64, until: Timestamp) -> Result<(Vec<PlannedCue>, bool)> {
+pub fn list_cues(
+    read: &ReadTx<'_>,
+    user_key: i64,
+    until: Timestamp,
+) -> Result<(Vec<PlannedCue>, bool)> {
     Ok(cut(read.all(CUES, params![user_key, millis(until), MAX_READ + 1])?, MAX_READ))
 }
 

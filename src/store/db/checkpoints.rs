@@ -30,7 +30,11 @@ const RETRY_FRAMES: u32 = frames_of(1 << 20);
 /// Size of the log at which the writer waits for the thread: 64 MiB, so that a slow disk cannot make it grow for ever.
 const MAX_FRAMES: u32 = frames_of(64 << 20);
 
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a constant, at most 64 Ki")]
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a constant, at most 64 Ki"
+)]
 const fn frames_of(bytes: i64) -> u32 {
     (bytes / PAGE_BYTES) as u32
 }

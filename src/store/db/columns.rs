@@ -151,7 +151,8 @@ impl<T: Serialize> Usual<T> {
 static USUAL_BACKOFF: LazyLock<Usual<Vec<f64>>> =
     LazyLock::new(|| Usual::new(RetryPolicy::default().backoff_minutes));
 
-static NO_HEADERS: LazyLock<Usual<Vec<(String, String)>>> = LazyLock::new(|| Usual::new(Vec::new()));
+static NO_HEADERS: LazyLock<Usual<Vec<(String, String)>>> =
+    LazyLock::new(|| Usual::new(Vec::new()));
 
 pub fn from_row<T: FromRow>(row: &Row<'_>) -> Result<T> {
     T::read(&mut RowReader::new(row))
@@ -312,7 +313,8 @@ impl FromRow for RetryPolicy {
         let backoff_minutes = columns.json_or_usual(&USUAL_BACKOFF)?;
         let backoff_seconds: Option<String> = columns.get()?;
         let backoff_seconds = backoff_seconds.map(|text| serde_json::from_str(&text)).transpose();
-        let backoff_seconds = backoff_seconds.map_err(|error| invalid_column(&error.to_string()))?;
+        let backoff_seconds =
+            backoff_seconds.map_err(|error| invalid_column(&error.to_string()))?;
         Ok(Self { max_attempts, backoff_minutes, backoff_seconds })
     }
 }
@@ -374,8 +376,9 @@ impl ToRow for Policies {
 impl FromRow for Offer {
     fn read(columns: &mut RowReader<'_, '_>) -> Result<Self> {
         let (plan, interval) = (columns.text()?, columns.text()?);
-        Self::parse(plan, interval)
-            .ok_or_else(|| invalid_column(&format!("unknown offer: plan {plan}, interval {interval}")))
+        Self::parse(plan, interval).ok_or_else(|| {
+            invalid_column(&format!("unknown offer: plan {plan}, interval {interval}"))
+        })
     }
 }
 

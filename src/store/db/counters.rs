@@ -92,8 +92,16 @@ impl CounterDeltas {
 }
 
 fn add_to_hour(file: &Connection, user_key: i64, hour: i64, change: &Figures) -> Result<()> {
-    let Figures { succeeded, failed, retried, missed, measured, late_sum_ms, late_max_ms, took_sum_ms } =
-        *change;
+    let Figures {
+        succeeded,
+        failed,
+        retried,
+        missed,
+        measured,
+        late_sum_ms,
+        late_max_ms,
+        took_sum_ms,
+    } = *change;
     file.prepare_cached(ADD_TO_HOUR)?.execute([
         user_key,
         hour,

@@ -19,9 +19,8 @@ pub(in crate::store) fn find<T: FromRow>(read: &ReadTx<'_>, name: &str) -> Resul
 
 pub(in crate::store) fn set(tx: &WriteTx<'_>, name: &str, value: Option<i64>) -> Result<()> {
     match value {
-        Some(value) => {
-            tx.run("INSERT OR REPLACE INTO meta (name, value) VALUES (?1, ?2)", params![name, value])
-        }
+        Some(value) => tx
+            .run("INSERT OR REPLACE INTO meta (name, value) VALUES (?1, ?2)", params![name, value]),
         None => tx.run("DELETE FROM meta WHERE name = ?1", [name]),
     }
 }
@@ -48,7 +47,10 @@ pub fn record_last_seen(tx: &WriteTx<'_>, now: Timestamp) -> Result<()> {
 }
 
 /// `fixed` is what the flags of the server say: it counts before what is stored.
-pub fn registration(read: &ReadTx<'_>, fixed: Option<RegistrationPolicy>) -> Result<RegistrationPolicy> {
+pub fn registration(
+    read: &ReadTx<'_>,
+    fixed: Option<RegistrationPolicy>,
+) -> Result<RegistrationPolicy> {
     let stored = if fixed.is_none() { find(read, "registration")? } else { None };
     Ok(fixed.or_else(|| stored.and_then(RegistrationPolicy::from_number)).unwrap_or_default())
 }
@@ -103,7 +105,8 @@ pub fn refuse_if_held(read: &ReadTx<'_>, refused: &str) -> Result<()> {
     let message = format!(
         "This server runs on a restored copy that is on hold and {refused} until the operator runs `cued promote`"
     );
-    Err(Refusal { retry_after: Some(HELD_RETRY_AFTER), ..Refusal::new(ErrorCode::Held, message) }.into())
+    Err(Refusal { retry_after: Some(HELD_RETRY_AFTER), ..Refusal::new(ErrorCode::Held, message) }
+        .into())
 }
 
 /// As for a restored copy; ends the sessions. Returns true if the hold is new.

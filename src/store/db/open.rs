@@ -73,7 +73,9 @@ pub fn check(path: &Path) -> Result<i64, OpenError> {
         return Err(OpenError::HardLinked { path: path.to_owned() });
     }
     let version = match open_read_only(path).and_then(|file| version(path, &file)) {
-        Err(OpenError::Unusable { .. }) if has_rollback_journal(path) => version_after_rollback(path)?,
+        Err(OpenError::Unusable { .. }) if has_rollback_journal(path) => {
+            version_after_rollback(path)?
+        }
         version => version?,
     };
     if let (0, Some(log)) = (version, log) {
@@ -92,7 +94,9 @@ pub fn require_database(path: &Path) -> Result<(), OpenError> {
     refuse_orphaned_log(path)?;
     match std::fs::metadata(path) {
         Ok(file) if file.len() > 0 => Ok(()),
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(OpenError::unusable(path, error)),
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(OpenError::unusable(path, error))
+        }
         _ => Err(OpenError::NothingToHold { path: path.to_owned() }),
     }
 }
@@ -109,11 +113,14 @@ pub fn open_for_reading(path: &Path) -> Result<Connection, OpenError> {
     // Closing a connection with write access would move a log left by a crash into the file, which a read must not
     // change.
     let has_log = find_log(path).is_some();
-    let access = if has_log { OpenFlags::SQLITE_OPEN_READ_ONLY } else { OpenFlags::SQLITE_OPEN_READ_WRITE };
+    let access =
+        if has_log { OpenFlags::SQLITE_OPEN_READ_ONLY } else { OpenFlags::SQLITE_OPEN_READ_WRITE };
     match open_with_version(path, &sqlite_name(path), access) {
         // In WAL mode SQLite needs a log and an index even to read. If they do not exist and cannot be created, no
         // process has the database open, and the file alone is complete.
-        Err(OpenError::Unusable { .. }) if !has_log && !sibling_path(&resolved(path), "-shm").exists() => {
+        Err(OpenError::Unusable { .. })
+            if !has_log && !sibling_path(&resolved(path), "-shm").exists() =>
+        {
             let access = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
             open_with_version(path, &immutable_uri(path), access)
         }
@@ -137,8 +144,8 @@ fn version_after_rollback(path: &Path) -> Result<i64, OpenError> {
 
 fn open_with_version(path: &Path, name: &Path, access: OpenFlags) -> Result<Connection, OpenError> {
     let failed = |error: rusqlite::Error| OpenError::from_sqlite(path, error);
-    let connection =
-        Connection::open_with_flags(name, access | OpenFlags::SQLITE_OPEN_NO_MUTEX).map_err(failed)?;
+    let connection = Connection::open_with_flags(name, access | OpenFlags::SQLITE_OPEN_NO_MUTEX)
+        .map_err(failed)?;
     connection.busy_timeout(BUSY_TIMEOUT).map_err(failed)?;
     match version(path, &connection)? {
         0 => Err(OpenError::NotOurDatabase { path: path.to_owned() }),
@@ -148,7 +155,8 @@ fn open_with_version(path: &Path, name: &Path, access: OpenFlags) -> Result<Conn
 
 /// The URI that makes SQLite read a file without locks and without a log.
 fn immutable_uri(path: &Path) -> PathBuf {
-    const SPECIAL: &AsciiSet = &NON_ALPHANUMERIC.remove(b'/').remove(b'-').remove(b'_').remove(b'.');
+    const SPECIAL: &AsciiSet =
+        &NON_ALPHANUMERIC.remove(b'/').remove(b'-').remove(b'_').remove(b'.');
     let path = resolved(path);
     let path = percent_encode(path.as_os_str().as_bytes(), SPECIAL);
     PathBuf::from(format!("file:{path}?immutable=1"))
@@ -387,7 +395,9 @@ pub enum OpenError {
         "{path} cannot be used now: {source}. Its disk is full or failing: free some space, or see the system log"
     )]
     Disk { path: PathBuf, source: rusqlite::Error },
-    #[error("{path} is not a cued database: use the path of one, or of a file that does not exist yet")]
+    #[error(
+        "{path} is not a cued database: use the path of one, or of a file that does not exist yet"
+    )]
     NotOurDatabase { path: PathBuf },
     #[error("{path} cannot be used: {source}. {}", remedy(source))]
     Unusable { path: PathBuf, source: Cause },
@@ -411,7 +421,9 @@ fn process_id(process: Option<u32>) -> String {
 fn remedy(source: &Cause) -> String {
     let user = rustix::process::geteuid().as_raw();
     match source.downcast_ref::<io::Error>().map(io::Error::kind) {
-        Some(ErrorKind::NotFound) => "Its folder does not exist: create it, or use another --db".to_owned(),
+        Some(ErrorKind::NotFound) => {
+            "Its folder does not exist: create it, or use another --db".to_owned()
+        }
         Some(ErrorKind::IsADirectory) => "Give --db the path of a file in it".to_owned(),
         Some(ErrorKind::ReadOnlyFilesystem) => {
             "Its file system is read-only: mount it for writing, or use another --db".to_owned()
@@ -430,7 +442,9 @@ impl OpenError {
         match error.sqlite_error_code() {
             Some(ErrorCode::NotADatabase) => Self::NotOurDatabase { path },
             Some(ErrorCode::DatabaseCorrupt) => Self::Corrupt { path, source: error.into() },
-            Some(ErrorCode::DiskFull | ErrorCode::SystemIoFailure) => Self::Disk { path, source: error },
+            Some(ErrorCode::DiskFull | ErrorCode::SystemIoFailure) => {
+                Self::Disk { path, source: error }
+            }
             _ => Self::Unusable { path, source: error.into() },
         }
     }
@@ -512,7 +526,8 @@ fn lock_database(path: &Path) -> Result<Option<File>, OpenError> {
     };
     let probe = |operation| fcntl_lock(&file, operation).map_err(std::io::Error::from);
     let locked = match file.try_lock() {
-        Ok(()) => probe(FlockOperation::NonBlockingLockShared).and_then(|()| probe(FlockOperation::Unlock)),
+        Ok(()) => probe(FlockOperation::NonBlockingLockShared)
+            .and_then(|()| probe(FlockOperation::Unlock)),
         Err(TryLockError::WouldBlock) => {
             return Err(OpenError::InUse { path: path.to_owned(), process: None });
         }

@@ -17,7 +17,9 @@ use r2d2_sqlite::SqliteConnectionManager;
 use rusqlite::{Connection, OptionalExtension, Params};
 use tokio::sync::oneshot;
 
-use crate::domain::notification::event::{Event, EventSink, EventType, MAX_SINGLE_PER_COMMIT, PendingEvent};
+use crate::domain::notification::event::{
+    Event, EventSink, EventType, MAX_SINGLE_PER_COMMIT, PendingEvent,
+};
 use crate::error::{Error, Result};
 use crate::locks::Mutex;
 use crate::panics;
@@ -33,7 +35,11 @@ impl<'a> ReadTx<'a> {
         Self(connection)
     }
 
-    pub(in crate::store) fn find<T: FromRow>(&self, sql: &str, params: impl Params) -> Result<Option<T>> {
+    pub(in crate::store) fn find<T: FromRow>(
+        &self,
+        sql: &str,
+        params: impl Params,
+    ) -> Result<Option<T>> {
         Ok(self.prepare_cached(sql)?.query_row(params, from_row).optional()?)
     }
 
@@ -41,8 +47,15 @@ impl<'a> ReadTx<'a> {
         Ok(self.prepare_cached(sql)?.query_row(params, from_row)?)
     }
 
-    pub(in crate::store) fn all<T: FromRow>(&self, sql: &str, params: impl Params) -> Result<Vec<T>> {
-        Ok(self.prepare_cached(sql)?.query_map(params, from_row)?.collect::<rusqlite::Result<_>>()?)
+    pub(in crate::store) fn all<T: FromRow>(
+        &self,
+        sql: &str,
+        params: impl Params,
+    ) -> Result<Vec<T>> {
+        Ok(self
+            .prepare_cached(sql)?
+            .query_map(params, from_row)?
+            .collect::<rusqlite::Result<_>>()?)
     }
 
     pub(in crate::store) fn any(&self, sql: &str, params: impl Params) -> Result<bool> {
@@ -71,7 +84,10 @@ pub struct WriteTx<'a> {
 }
 
 impl<'a> WriteTx<'a> {
-    pub(in crate::store::db) fn new(connection: &'a Connection, sink: Option<&'a dyn EventSink>) -> Self {
+    pub(in crate::store::db) fn new(
+        connection: &'a Connection,
+        sink: Option<&'a dyn EventSink>,
+    ) -> Self {
         Self {
             read: ReadTx::new(connection),
             counters: CounterDeltas::default(),
@@ -140,7 +156,12 @@ impl<'a> WriteTx<'a> {
 
     /// Emits an event after the commit. `build` runs only if the user follows events and gets this one singly. Its
     /// error is logged: whether a user watches must not change the result of a write.
-    pub fn emit(&self, user_key: i64, event_type: EventType, build: impl FnOnce() -> Result<Option<Event>>) {
+    pub fn emit(
+        &self,
+        user_key: i64,
+        event_type: EventType,
+        build: impl FnOnce() -> Result<Option<Event>>,
+    ) {
         if !self.sink.is_some_and(|sink| sink.is_watched_by(user_key)) {
             return;
         }
@@ -259,10 +280,12 @@ impl<T> Future for Pending<T> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         match &mut self.0 {
-            PendingState::Ready(result) => Poll::Ready(result.take().unwrap_or_else(|| Err(store_closed()))),
-            PendingState::Waiting(receiver) => {
-                Pin::new(receiver).poll(context).map(|result| result.unwrap_or_else(|_| Err(store_closed())))
+            PendingState::Ready(result) => {
+                Poll::Ready(result.take().unwrap_or_else(|| Err(store_closed())))
             }
+            PendingState::Waiting(receiver) => Pin::new(receiver)
+                .poll(context)
+                .map(|result| result.unwrap_or_else(|_| Err(store_closed()))),
         }
     }
 }
@@ -311,13 +334,19 @@ pub struct ReaderThreads {
 }
 
 impl ReaderThreads {
-    pub fn start(pool: &ConnectionPool, count: usize, corruption: &CorruptionFlag) -> std::io::Result<Self> {
+    pub fn start(
+        pool: &ConnectionPool,
+        count: usize,
+        corruption: &CorruptionFlag,
+    ) -> std::io::Result<Self> {
         let (jobs, waiting) = channel::<ReadJob>();
         let waiting = Arc::new(Mutex::new(waiting));
         let threads = (0..count)
             .map(|_| {
                 let (pool, waiting) = (pool.clone(), Arc::clone(&waiting));
-                std::thread::Builder::new().name("reader".to_owned()).spawn(move || run(&pool, &waiting))
+                std::thread::Builder::new()
+                    .name("reader".to_owned())
+                    .spawn(move || run(&pool, &waiting))
             })
             .collect::<std::io::Result<Vec<_>>>()?;
         Ok(Self { jobs: Some(jobs), threads, corruption: corruption.clone() })
@@ -327,7 +356,10 @@ impl ReaderThreads {
         let (sender, pending) = oneshot::channel();
         let corruption = self.corruption.clone();
         let job = move |pool: &ConnectionPool| {
-            drop(sender.send(corruption.observe(panics::catch("a read", || read(&*pool.get()?, job)))));
+            drop(
+                sender
+                    .send(corruption.observe(panics::catch("a read", || read(&*pool.get()?, job)))),
+            );
         };
         // Sending fails only after the readers have ended; `Pending` then returns an error.
         drop(self.jobs.as_ref().map(|jobs| jobs.send(Box::new(job))));

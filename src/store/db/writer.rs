@@ -81,9 +81,9 @@ impl Writer {
         let state = Arc::new(WriterState { corruption, ..WriterState::default() });
         let shared = Arc::clone(&state);
         let checkpoints = Checkpoints::new(path);
-        let thread = std::thread::Builder::new()
-            .name("writer".to_owned())
-            .spawn(move || run(connection, checkpoints, WriteQueue::new(submitted), &listeners, &shared))?;
+        let thread = std::thread::Builder::new().name("writer".to_owned()).spawn(move || {
+            run(connection, checkpoints, WriteQueue::new(submitted), &listeners, &shared)
+        })?;
         Ok(Self { jobs: Some(jobs), thread: Some(thread), state })
     }
 
@@ -122,7 +122,8 @@ impl Drop for Writer {
     fn drop(&mut self) {
         self.jobs = None;
         // A write may be the last owner of the store, and a thread cannot join itself.
-        let joins = |thread: &JoinHandle<Connection>| thread.thread().id() != std::thread::current().id();
+        let joins =
+            |thread: &JoinHandle<Connection>| thread.thread().id() != std::thread::current().id();
         match self.thread.take().filter(joins).map(JoinHandle::join) {
             Some(Ok(connection)) => open::checkpoint(connection),
             Some(Err(_)) => tracing::error!("writer thread panicked"),
@@ -344,7 +345,9 @@ impl<T: Send, F: FnOnce(&WriteTx<'_>) -> Result<T> + Send> WriteJob for TypedJob
     fn finish(self: Box<Self>, fault: Option<&Error>) {
         let result = match (self.result, fault) {
             // A job that failed returns its own error: it had no changes to commit.
-            (Some(Err(error @ (Error::Fault(_) | Error::Corrupt(_) | Error::Storage(_)))), _) => Err(error),
+            (Some(Err(error @ (Error::Fault(_) | Error::Corrupt(_) | Error::Storage(_)))), _) => {
+                Err(error)
+            }
             // A refusal too: the row that it was based on (a claim, a report) may be part of the failed commit.
             (_, Some(fault)) => Err(failed_commit(fault)),
             (Some(result), None) => result,
@@ -358,7 +361,9 @@ impl<T: Send, F: FnOnce(&WriteTx<'_>) -> Result<T> + Send> WriteJob for TypedJob
 #[cold]
 fn failed_commit(fault: &Error) -> Error {
     match fault {
-        Error::Storage(fault) | Error::Fault(fault) | Error::Corrupt(fault) => Error::Storage(fault.clone()),
+        Error::Storage(fault) | Error::Fault(fault) | Error::Corrupt(fault) => {
+            Error::Storage(fault.clone())
+        }
         Error::Refused(refusal) => Error::storage(refusal.to_string()),
     }
 }
@@ -457,8 +462,8 @@ impl WriteQueue {
     /// The next job of the batch, or `None` if it ends here. An engine's job that arrives during the batch joins it.
     fn next(&mut self, batch: &mut BatchProgress) -> Option<Job> {
         self.receive();
-        let is_over =
-            batch.jobs >= MAX_BATCH_JOBS || (batch.jobs > 0 && batch.started.elapsed() >= MAX_BATCH_TIME);
+        let is_over = batch.jobs >= MAX_BATCH_JOBS
+            || (batch.jobs > 0 && batch.started.elapsed() >= MAX_BATCH_TIME);
         let owes_caller = batch.callers_left > 0 && !batch.has_run_caller;
         if is_over && !owes_caller {
             return None;

@@ -48,7 +48,8 @@ const KEEP_LATEST: &str =
 const DELETE_OLDEST: &str = "DELETE FROM attempts WHERE execution_key = ?1 AND attempt <= ?2";
 
 // At most one row for each number of an attempt: of several cuts the latest.
-const KEEP_CUT: &str = "INSERT OR REPLACE INTO attempts (execution_key, attempt, is_counted, started_at)
+const KEEP_CUT: &str =
+    "INSERT OR REPLACE INTO attempts (execution_key, attempt, is_counted, started_at)
      SELECT key, attempts, 0, coalesce(last_attempt_at, updated_at) FROM executions
       WHERE status = 'delivering' AND transport = 'webhook'";
 
@@ -82,10 +83,12 @@ pub fn keep_cut(tx: &WriteTx<'_>) -> Result<()> {
 }
 
 pub fn list(read: &ReadTx<'_>, user_key: i64, id: ExecutionId) -> Result<Option<Vec<Attempt>>> {
-    let latest: Option<(i64, LatestAttempt)> = read.find(FIND_LATEST, params![user_key, id.bytes()])?;
+    let latest: Option<(i64, LatestAttempt)> =
+        read.find(FIND_LATEST, params![user_key, id.bytes()])?;
     let Some((key, LatestAttempt(latest))) = latest else { return Ok(None) };
     let kept: Vec<EarlierAttempt> = read.all(LIST, [key])?;
-    let mut attempts: Vec<Attempt> = kept.into_iter().map(|EarlierAttempt(attempt)| attempt).collect();
+    let mut attempts: Vec<Attempt> =
+        kept.into_iter().map(|EarlierAttempt(attempt)| attempt).collect();
     // A cut attempt has a later number, and comes after it.
     let is_kept = |latest: &Attempt| {
         attempts.iter().any(|it| it.number >= latest.number && it.end != Some(AttemptEnd::Cut))

@@ -40,12 +40,18 @@ pub struct ClaimableList {
 }
 
 /// The oldest first, but runs of an outage last. Fewer if they exceed [`MAX_LIST_BYTES`]. Empty on hold.
-pub fn list(read: &ReadTx<'_>, user_key: i64, filter: &ClaimFilter, limit: u32) -> Result<ClaimableList> {
+pub fn list(
+    read: &ReadTx<'_>,
+    user_key: i64,
+    filter: &ClaimFilter,
+    limit: u32,
+) -> Result<ClaimableList> {
     if meta::is_held(read)? {
         return Ok(ClaimableList::default());
     }
     let mut statement = read.prepare_cached(list_sql(filter))?;
-    let mut rows = statement.query(params![user_key, limit.saturating_add(1), filter.agent, filter.task])?;
+    let mut rows =
+        statement.query(params![user_key, limit.saturating_add(1), filter.agent, filter.task])?;
     let (mut executions, mut bytes) = (Vec::new(), 0);
     while let Some(row) = rows.next()? {
         bytes += RowReader::new(row).maybe_text()?.map_or(0, str::len);
@@ -83,12 +89,17 @@ const NEXT: &str = "SELECT e.id FROM executions e JOIN cues c ON c.key = e.cue_k
 const NEXT_OF_TASK: &str = "SELECT e.id FROM executions e JOIN cues c ON c.key = e.cue_key
   WHERE e.queue_name = 'claim' AND e.user_key = ?1 AND e.task = ?2 ORDER BY e.is_catch_up, e.key LIMIT 1";
 
-pub fn find_next(read: &ReadTx<'_>, user_key: i64, task: Option<&str>) -> Result<Option<ExecutionId>> {
+pub fn find_next(
+    read: &ReadTx<'_>,
+    user_key: i64,
+    task: Option<&str>,
+) -> Result<Option<ExecutionId>> {
     read.find(if task.is_some() { NEXT_OF_TASK } else { NEXT }, params![user_key, task])
 }
 
 pub fn payload_size(read: &ReadTx<'_>, user_key: i64, id: ExecutionId) -> Result<usize> {
-    let sql = "SELECT octet_length(p.body) FROM executions e JOIN payloads p ON p.key = e.payload_key
+    let sql =
+        "SELECT octet_length(p.body) FROM executions e JOIN payloads p ON p.key = e.payload_key
                 WHERE e.id = ?2 AND e.user_key = ?1";
     Ok(read.find(sql, params![user_key, id.bytes()])?.unwrap_or(0))
 }
@@ -107,13 +118,19 @@ pub fn claim(
     lease_expires_at: Timestamp,
     now: Timestamp,
 ) -> Result<bool> {
-    let is_claimed = tx.changes(CLAIM, params![key, worker_id, millis(now), millis(lease_expires_at)])?;
+    let is_claimed =
+        tx.changes(CLAIM, params![key, worker_id, millis(now), millis(lease_expires_at)])?;
     tx.counters().add_queued(QueueName::Claim, -i64::from(is_claimed));
     tx.count(WriteEvent::Claimed, u64::from(is_claimed));
     Ok(is_claimed)
 }
 
-pub fn renew(tx: &WriteTx<'_>, key: i64, lease_expires_at: Timestamp, now: Timestamp) -> Result<bool> {
+pub fn renew(
+    tx: &WriteTx<'_>,
+    key: i64,
+    lease_expires_at: Timestamp,
+    now: Timestamp,
+) -> Result<bool> {
     let sql = "UPDATE executions SET lease_expires_at = ?2, updated_at = ?3
                 WHERE key = ?1 AND status = 'delivering' AND lease_expires_at IS NOT NULL";
     tx.changes(sql, params![key, millis(lease_expires_at), millis(now)])
@@ -181,7 +198,13 @@ pub fn release(
     );
     if !tx.changes(
         sql,
-        params![execution.key, status.as_str(), reason, millis(now), cause.map(FailureCause::as_str)],
+        params![
+            execution.key,
+            status.as_str(),
+            reason,
+            millis(now),
+            cause.map(FailureCause::as_str)
+        ],
     )? {
         return Ok(false);
     }
@@ -207,7 +230,8 @@ macro_rules! first_check {
 }
 pub(in crate::store) use first_check;
 
-const NEXT_CHECK: &str = "SELECT due_at FROM executions WHERE queue_name = 'claim' ORDER BY due_at LIMIT 1";
+const NEXT_CHECK: &str =
+    "SELECT due_at FROM executions WHERE queue_name = 'claim' ORDER BY due_at LIMIT 1";
 
 // Without a comparison of `due_at`: null comes first in the index, and the reader stops at the first later row.
 const DUE: &str =
@@ -259,7 +283,11 @@ pub fn check_at(read: &ReadTx<'_>, key: i64) -> Result<Option<Timestamp>> {
     read.one(CHECK_AT, [key])
 }
 
-pub fn list_due(read: &ReadTx<'_>, now: Timestamp, limit: usize) -> Result<Vec<UnclaimedExecution>> {
+pub fn list_due(
+    read: &ReadTx<'_>,
+    now: Timestamp,
+    limit: usize,
+) -> Result<Vec<UnclaimedExecution>> {
     let mut statement = read.prepare_cached(DUE)?;
     let mut rows = statement.query(params![row_count(limit), millis(now)])?;
     let mut due = Vec::new();
@@ -314,9 +342,11 @@ mod tests {
         assert_eq!(UNCLAIMED_AFTER.as_millis(), 15 * 60_000);
         let sql = first_check!("?1", "?2");
         for (minutes, expected) in [(None, 900_001), (Some(5), 300_001), (Some(10_080), 900_001)] {
-            let sql = sql.replace("FROM cues", "FROM (SELECT 7 AS key, ?3 AS claim_within_minutes) AS cues");
-            let found: i64 =
-                file.query_row(&format!("SELECT {sql}"), params![1, 7, minutes], |row| row.get(0)).unwrap();
+            let sql = sql
+                .replace("FROM cues", "FROM (SELECT 7 AS key, ?3 AS claim_within_minutes) AS cues");
+            let found: i64 = file
+                .query_row(&format!("SELECT {sql}"), params![1, 7, minutes], |row| row.get(0))
+                .unwrap();
             assert_eq!(found, expected, "{minutes:?}");
         }
     }

@@ -30,7 +30,11 @@ impl ClaimedDelivery {
     }
 
     pub fn memory(&self) -> usize {
-        self.bytes.saturating_add(if self.takes_outcome { MAX_RESPONSE_OUTCOME * RESPONSE_COPIES } else { 0 })
+        self.bytes.saturating_add(if self.takes_outcome {
+            MAX_RESPONSE_OUTCOME * RESPONSE_COPIES
+        } else {
+            0
+        })
     }
 }
 
@@ -59,8 +63,7 @@ impl AttemptRecord {
 /// Copies of a response that is taken as an outcome: its bytes, and the report that is read from them.
 const RESPONSE_COPIES: usize = 2;
 
-const NEXT_DUE: &str =
-    "SELECT due_at FROM executions WHERE queue_name = 'waiting' AND due_at < ?1 ORDER BY due_at LIMIT 1";
+const NEXT_DUE: &str = "SELECT due_at FROM executions WHERE queue_name = 'waiting' AND due_at < ?1 ORDER BY due_at LIMIT 1";
 
 // Reads the destination again, because the callback of the cue may have changed since.
 const PROMOTE: &str = concat!(
@@ -90,7 +93,8 @@ const READY: &str = "SELECT key FROM executions
 
 // While executions follow a change of their cue: without those that are still ready for the destination before it, whose
 // limits would not hold for them.
-const READY_AND_FOLLOWING: &str = "SELECT executions.key FROM executions LEFT JOIN cues ON cues.key = cue_key
+const READY_AND_FOLLOWING: &str =
+    "SELECT executions.key FROM executions LEFT JOIN cues ON cues.key = cue_key
     WHERE queue_name = 'send' AND executions.user_key = ?1 AND is_catch_up = ?2
       AND executions.destination_hash = ?3 AND executions.key > ?4
       AND coalesce(cues.destination_hash, ?3) = ?3
@@ -258,11 +262,17 @@ pub fn record(tx: &WriteTx<'_>, attempt_record: &AttemptRecord, now: Timestamp) 
     Ok(is_recorded)
 }
 
-pub fn fail_all_for_user(tx: &WriteTx<'_>, user_key: i64, reason: &str, now: Timestamp) -> Result<()> {
+pub fn fail_all_for_user(
+    tx: &WriteTx<'_>,
+    user_key: i64,
+    reason: &str,
+    now: Timestamp,
+) -> Result<()> {
     tx.counters().add_queued(QueueName::Retry, -tx.one::<i64>(RETRIES, [user_key])?);
     for (index, condition, queue_name) in UNFINISHED {
-        let failed =
-            row_count(tx.change(&fail_all(index, condition), params![user_key, reason, millis(now)])?);
+        let failed = row_count(
+            tx.change(&fail_all(index, condition), params![user_key, reason, millis(now)])?,
+        );
         if let Some(queue_name) = queue_name {
             tx.counters().add_queued(queue_name, -failed);
         }
@@ -297,7 +307,13 @@ impl FairQueue for DeliveryQueue<'_, '_> {
         self.read.find(NEXT_DESTINATION, params![rows.user_key, rows.priority, from])
     }
 
-    fn ready(&self, rows: AccountRows, destination: i64, after: i64, limit: usize) -> Result<VecDeque<i64>> {
+    fn ready(
+        &self,
+        rows: AccountRows,
+        destination: i64,
+        after: i64,
+        limit: usize,
+    ) -> Result<VecDeque<i64>> {
         let AccountRows { user_key, priority } = rows;
         let of = params![user_key, priority, destination, after, row_count(limit)];
         Ok(VecDeque::from(self.read.all(self.ready_sql, of)?))
@@ -387,8 +403,13 @@ pub fn show_request(
         let mut columns = RowReader::new(row);
         let spec = columns.get()?;
         let (key, cue_key, scheduled_for, by_schedule) = columns.get()?;
-        let (attempts, status, started_at, was_cut, cue_updated_at): (_, _, Option<Timestamp>, _, _) =
-            columns.get()?;
+        let (attempts, status, started_at, was_cut, cue_updated_at): (
+            _,
+            _,
+            Option<Timestamp>,
+            _,
+            _,
+        ) = columns.get()?;
         let attempt_ref = AttemptRef {
             key,
             id,
@@ -400,7 +421,15 @@ pub fn show_request(
             by_schedule,
             started_at: started_at.unwrap_or(scheduled_for),
         };
-        Ok(ShownDelivery { attempt_ref, spec, attempts, status, started_at, was_cut, cue_updated_at })
+        Ok(ShownDelivery {
+            attempt_ref,
+            spec,
+            attempts,
+            status,
+            started_at,
+            was_cut,
+            cue_updated_at,
+        })
     });
     Ok(shown.optional()?)
 }
@@ -511,12 +540,19 @@ pub fn fail_queued(
     match place {
         QueuePlace::Send => tx.counters().add_queued(QueueName::Send, -1),
         QueuePlace::Claim => tx.counters().add_queued(QueueName::Claim, -1),
-        QueuePlace::Waiting { is_retry } => tx.counters().add_queued(QueueName::Retry, -i64::from(is_retry)),
+        QueuePlace::Waiting { is_retry } => {
+            tx.counters().add_queued(QueueName::Retry, -i64::from(is_retry))
+        }
     }
     Ok(true)
 }
 
-pub fn fail_delivering(tx: &WriteTx<'_>, user_key: i64, reason: &str, now: Timestamp) -> Result<()> {
+pub fn fail_delivering(
+    tx: &WriteTx<'_>,
+    user_key: i64,
+    reason: &str,
+    now: Timestamp,
+) -> Result<()> {
     let failed = row_count(tx.change(FAIL_DELIVERING, params![user_key, reason, millis(now)])?);
     tx.counters().add_to_hour(user_key, now, &Figures { failed, ..Figures::default() });
     Ok(())
@@ -563,8 +599,9 @@ mod tests {
             assert!(step.starts_with("SEARCH") && step.contains("INTEGER PRIMARY KEY"), "{step}");
         }
         for step in plan(SHOW_REQUEST) {
-            let by_key =
-                step.contains("INTEGER PRIMARY KEY") || step.contains("(id=?)") || step.contains("attempts");
+            let by_key = step.contains("INTEGER PRIMARY KEY")
+                || step.contains("(id=?)")
+                || step.contains("attempts");
             assert!((step.starts_with("SEARCH") && by_key) || step.contains("SUBQUERY"), "{step}");
         }
     }

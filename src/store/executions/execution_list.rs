@@ -87,7 +87,9 @@ pub fn list(
     limit: u32,
     offset: u64,
 ) -> Result<(Vec<ExecutionDetails>, i64)> {
-    let Some(filter) = ResolvedFilter::new(read, user_key, filter)? else { return Ok((Vec::new(), 0)) };
+    let Some(filter) = ResolvedFilter::new(read, user_key, filter)? else {
+        return Ok((Vec::new(), 0));
+    };
     let mut total = 0;
     for scan in filter.disjoint_scans() {
         total += scan.count(read)?;
@@ -156,7 +158,9 @@ impl<'a> ResolvedFilter<'a> {
         let is_by_tags = reads_tagged(read, user_key, filter)?;
         let mut resolved = Self::from_keys(user_key, cue_key, &created, filter, is_by_tags);
         if retention::has_deleted_cues(read, user_key)? {
-            resolved.base.condition("e.cue_key NOT IN (SELECT cue_key FROM deleted_cues)".to_owned());
+            resolved
+                .base
+                .condition("e.cue_key NOT IN (SELECT cue_key FROM deleted_cues)".to_owned());
         }
         Ok(Some(resolved))
     }
@@ -178,12 +182,18 @@ impl<'a> ResolvedFilter<'a> {
             ("cue", "e.cue_key = ?", cue_key.map(Value::from)),
             ("cause", "e.cause = ?", filter.cause.map(|cause| text(cause.as_str()))),
             ("worker", "e.claimed_by_worker = ?", filter.worker_id.as_deref().map(text)),
-            ("outcome", "e.outcome_state = ?", filter.outcome_state.map(|state| text(state.as_str()))),
+            (
+                "outcome",
+                "e.outcome_state = ?",
+                filter.outcome_state.map(|state| text(state.as_str())),
+            ),
         ];
         // None of these indexes holds the status, so a filter by status is checked on the row of every entry.
         let index = match by_value.iter().find(|(_, _, value)| value.is_some()) {
             Some((index, ..)) => *index,
-            None if matches!(filter.triggered_by, Some(Trigger::ManualFire | Trigger::Replay)) => "trigger",
+            None if matches!(filter.triggered_by, Some(Trigger::ManualFire | Trigger::Replay)) => {
+                "trigger"
+            }
             // The cues are few: counting their entries is far quicker than reading all rows of the user. A page is
             // sorted.
             None if filter.of_failing_cues && filter.statuses.is_empty() => "cue",
@@ -274,7 +284,8 @@ fn reads_tagged(read: &ReadTx<'_>, user_key: i64, filter: &ExecutionFilter) -> R
 }
 
 fn status_condition(statuses: &[ExecutionStatus]) -> String {
-    let statuses: Vec<String> = statuses.iter().map(|status| format!("'{}'", status.as_str())).collect();
+    let statuses: Vec<String> =
+        statuses.iter().map(|status| format!("'{}'", status.as_str())).collect();
     format!("e.status IN ({})", statuses.join(", "))
 }
 
@@ -338,8 +349,15 @@ impl Scan {
     }
 
     fn sql(&self, columns: &str) -> String {
-        let index = if self.index.is_empty() { String::new() } else { format!("INDEXED BY {}", self.index) };
-        format!("SELECT {columns} FROM executions e {index} WHERE {}", self.conditions.join(" AND "))
+        let index = if self.index.is_empty() {
+            String::new()
+        } else {
+            format!("INDEXED BY {}", self.index)
+        };
+        format!(
+            "SELECT {columns} FROM executions e {index} WHERE {}",
+            self.conditions.join(" AND ")
+        )
     }
 
     fn count(&self, read: &ReadTx<'_>) -> Result<i64> {
@@ -356,7 +374,8 @@ impl Scan {
         let (order, skipped) = if offset <= after { ("DESC", offset) } else { ("ASC", after) };
         let sql = format!("{} ORDER BY e.key {order} LIMIT ? + 0 OFFSET ?", self.sql("e.key"));
         let bounds = [Value::from(limit), Value::from(skipped)];
-        let mut keys: Vec<i64> = read.all(&sql, params_from_iter(self.values.iter().chain(&bounds)))?;
+        let mut keys: Vec<i64> =
+            read.all(&sql, params_from_iter(self.values.iter().chain(&bounds)))?;
         if order == "ASC" {
             keys.reverse();
         }
@@ -404,7 +423,10 @@ mod tests {
                 filter(|it| it.triggered_by = Some(Trigger::Replay)),
                 "by_trigger (user_key=? AND triggered_by=?)",
             ),
-            (filter(|it| it.cause = Some(FailureCause::Timeout)), "by_cause (user_key=? AND cause=?)"),
+            (
+                filter(|it| it.cause = Some(FailureCause::Timeout)),
+                "by_cause (user_key=? AND cause=?)",
+            ),
             (
                 filter(|it| {
                     it.replayed_from = Some(ExecutionId::from_bytes([7; 16]));
@@ -413,7 +435,10 @@ mod tests {
                 "by_original (user_key=? AND replayed_from=?)",
             ),
             (failed(|_| ()), "finished (user_key=? AND status=?)"),
-            (filter(|it| it.statuses = vec![ExecutionStatus::Pending]), "by_user (user_key=? AND key=?)"),
+            (
+                filter(|it| it.statuses = vec![ExecutionStatus::Pending]),
+                "by_user (user_key=? AND key=?)",
+            ),
             (
                 filter(|it| it.statuses = vec![ExecutionStatus::Failed, ExecutionStatus::Pending]),
                 "by_user (user_key=?)",
@@ -422,7 +447,10 @@ mod tests {
             (failed(|it| it.of_failing_cues = true), "finished (user_key=? AND status=?)"),
             (filter(|it| it.tags = tags()), "by_cue (cue_key=?)"),
             (failed(|it| it.tags = tags()), "by_cue (cue_key=?)"),
-            (filter(|it| it.created.since = Some(Timestamp::UNIX_EPOCH)), "by_user (user_key=? AND key>?)"),
+            (
+                filter(|it| it.created.since = Some(Timestamp::UNIX_EPOCH)),
+                "by_user (user_key=? AND key>?)",
+            ),
             (
                 failed(|it| it.created.since = Some(Timestamp::UNIX_EPOCH)),
                 "finished (user_key=? AND status=? AND key>?)",

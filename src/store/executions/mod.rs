@@ -249,7 +249,9 @@ impl FromRow for Outcome {
             evidence: columns.get::<Option<JsonText>>()?.map(Evidence::from).unwrap_or_default(),
         };
         let verdict = match columns.get()? {
-            Some(verified_at) => Some(Verdict { valid: columns.get()?, reason: columns.get()?, verified_at }),
+            Some(verified_at) => {
+                Some(Verdict { valid: columns.get()?, reason: columns.get()?, verified_at })
+            }
             None => None,
         };
         Ok(Self { report, recorded_at, verdict })

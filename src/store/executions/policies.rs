@@ -55,15 +55,13 @@ const EXPECT_OUTCOME: &str = "UPDATE executions
   WHERE key = ?1 AND outcome_state IS NULL
   RETURNING outcome_due_at";
 
-const NEXT_OUTCOME: &str =
-    "SELECT outcome_due_at FROM executions WHERE outcome_due_at IS NOT NULL ORDER BY outcome_due_at LIMIT 1";
+const NEXT_OUTCOME: &str = "SELECT outcome_due_at FROM executions WHERE outcome_due_at IS NOT NULL ORDER BY outcome_due_at LIMIT 1";
 
 const OVERDUE_OUTCOMES: &str = "SELECT e.key, e.user_key, coalesce(c.outcome_deadline_seconds, 0)
    FROM executions e LEFT JOIN cues c ON c.key = e.cue_key
   WHERE e.outcome_due_at <= ?1 ORDER BY e.outcome_due_at LIMIT ?2 + 0";
 
-const MISS_OUTCOME: &str =
-    "UPDATE executions SET outcome_state = ?2, outcome_due_at = NULL, updated_at = ?3 WHERE key = ?1";
+const MISS_OUTCOME: &str = "UPDATE executions SET outcome_state = ?2, outcome_due_at = NULL, updated_at = ?3 WHERE key = ?1";
 
 const MISS_OUTCOMES_OF_USER: &str = "UPDATE executions INDEXED BY executions_without_outcome
     SET outcome_state = ?2, outcome_due_at = NULL, updated_at = ?3
@@ -74,8 +72,7 @@ const CHANGED: &str =
 
 const FIRST_CHANGED: &str = "SELECT cue_key, before FROM changed_policies ORDER BY cue_key LIMIT 1";
 
-const OLDEST_OF_BATCH: &str =
-    "SELECT key FROM executions WHERE cue_key = ?1 AND key < ?2 ORDER BY key DESC LIMIT 1 OFFSET ?3 - 1";
+const OLDEST_OF_BATCH: &str = "SELECT key FROM executions WHERE cue_key = ?1 AND key < ?2 ORDER BY key DESC LIMIT 1 OFFSET ?3 - 1";
 
 // An execution that waits for a claim is checked at once.
 const FOLLOW: &str = "UPDATE executions
@@ -112,7 +109,8 @@ pub fn has_lost(read: &ReadTx<'_>, cue_key: i64) -> Result<bool> {
 
 /// Before another execution of the cue starts: the scheduled ones that have lost their claims wait for its end.
 pub fn hold_lost(tx: &WriteTx<'_>, cue_key: i64, now: Timestamp) -> Result<()> {
-    let held = tx.prepare_cached(HOLD_LOST)?.execute(params![cue_key, millis(NEVER), millis(now)])?;
+    let held =
+        tx.prepare_cached(HOLD_LOST)?.execute(params![cue_key, millis(NEVER), millis(now)])?;
     tx.counters().add_queued(QueueName::Claim, -i64::try_from(held).unwrap_or(i64::MAX));
     Ok(())
 }
@@ -140,7 +138,11 @@ pub struct ExpiredExecution {
     pub max_age_seconds: u32,
 } }
 
-pub fn list_expired(read: &ReadTx<'_>, now: Timestamp, limit: usize) -> Result<Vec<ExpiredExecution>> {
+pub fn list_expired(
+    read: &ReadTx<'_>,
+    now: Timestamp,
+    limit: usize,
+) -> Result<Vec<ExpiredExecution>> {
     read.all(EXPIRED, params![millis(now), row_count(limit)])
 }
 
@@ -163,7 +165,11 @@ pub struct OverdueOutcome {
     pub deadline_seconds: u32,
 } }
 
-pub fn list_overdue_outcomes(read: &ReadTx<'_>, now: Timestamp, limit: usize) -> Result<Vec<OverdueOutcome>> {
+pub fn list_overdue_outcomes(
+    read: &ReadTx<'_>,
+    now: Timestamp,
+    limit: usize,
+) -> Result<Vec<OverdueOutcome>> {
     read.all(OVERDUE_OUTCOMES, params![millis(now), row_count(limit)])
 }
 

@@ -10,7 +10,8 @@ use crate::store::{MAX_LIST_BYTES, ReadTx, WriteTx};
 /// Workers in one list, which has no pages; the latest heartbeats first. A choice, not a measurement.
 const MAX_LISTED: u32 = 1_000;
 
-const NTH_WORKER: &str = "SELECT 1 FROM workers WHERE user_key = ?1 ORDER BY worker_id LIMIT 1 OFFSET ?2";
+const NTH_WORKER: &str =
+    "SELECT 1 FROM workers WHERE user_key = ?1 ORDER BY worker_id LIMIT 1 OFFSET ?2";
 
 // Claims are few next to executions, and their index has no others.
 const SILENT: &str = "SELECT user_key, worker_id FROM workers
@@ -27,7 +28,12 @@ const TAKER_SEEN: &str = "SELECT EXISTS (SELECT 1 FROM workers WHERE user_key = 
                   AND task IS ?4)";
 
 /// Returns whether a worker was seen that takes runs of the task: one that names it, or none at all.
-pub fn is_taker_seen(read: &ReadTx<'_>, user_key: i64, task: Option<&str>, since: Timestamp) -> Result<bool> {
+pub fn is_taker_seen(
+    read: &ReadTx<'_>,
+    user_key: i64,
+    task: Option<&str>,
+    since: Timestamp,
+) -> Result<bool> {
     // As in the array, with its quotes: a search of the text is faster than to read a thousand arrays.
     let element = task.map(|task| json!(task).to_string());
     read.one(TAKER_SEEN, params![user_key, millis(since), element, task])
@@ -118,7 +124,10 @@ pub fn list(read: &ReadTx<'_>, user_key: i64) -> Result<(Vec<Worker>, bool)> {
 }
 
 pub fn delete(tx: &WriteTx<'_>, user_key: i64, worker_id: &str) -> Result<bool> {
-    tx.changes("DELETE FROM workers WHERE user_key = ?1 AND worker_id = ?2", params![user_key, worker_id])
+    tx.changes(
+        "DELETE FROM workers WHERE user_key = ?1 AND worker_id = ?2",
+        params![user_key, worker_id],
+    )
 }
 
 #[cfg(test)]

@@ -29,7 +29,9 @@ pub enum CopyError {
     File(#[from] OpenError),
     #[error("{0} exists already")]
     Exists(PathBuf),
-    #[error("{0} is left over from a database of this name and would become part of the copy. Move it away")]
+    #[error(
+        "{0} is left over from a database of this name and would become part of the copy. Move it away"
+    )]
     LeftoverFiles(PathBuf),
     #[error("{0} cannot be restored from itself")]
     SourceIsTarget(PathBuf),
@@ -84,14 +86,22 @@ pub fn restore(
 }
 
 /// `to` must not exist. On hold since `now`, or since an earlier instant if the file is.
-pub(in crate::store) fn snapshot(source: &Connection, to: &Path, now: Timestamp) -> Result<(), CopyError> {
+pub(in crate::store) fn snapshot(
+    source: &Connection,
+    to: &Path,
+    now: Timestamp,
+) -> Result<(), CopyError> {
     refuse_occupied(to)?;
     PartialCopy::create(source, to, now, Box::new(|_, _| ControlFlow::Continue(())))?.publish()?;
     Ok(())
 }
 
 /// With a number if that name is occupied. The name survives a power failure. Returns the new path.
-pub(in crate::store) fn rename_to_sibling(from: &Path, path: &Path, suffix: &str) -> io::Result<PathBuf> {
+pub(in crate::store) fn rename_to_sibling(
+    from: &Path,
+    path: &Path,
+    suffix: &str,
+) -> io::Result<PathBuf> {
     let to = unused_name(path, suffix);
     std::fs::rename(from, &to)?;
     sync_folder(&to)?;
@@ -129,7 +139,8 @@ impl<'a> PartialCopy<'a> {
         loop {
             // An existing file of the name may belong to another program, or to a copy in progress.
             let path = unused_name(to, ".partial");
-            match OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path) {
+            match OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path)
+            {
                 Ok(file) => return Ok(Self { to, path, file, is_published: false }),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(failed(to, error)),
@@ -176,7 +187,12 @@ fn expected_bytes(source: &Connection) -> rusqlite::Result<u64> {
     Ok(u64::try_from(pages * query("PRAGMA page_size")?).unwrap_or(0))
 }
 
-fn vacuum_into(source: &Connection, path: &Path, bytes: u64, mut progress: Progress) -> rusqlite::Result<()> {
+fn vacuum_into(
+    source: &Connection,
+    path: &Path,
+    bytes: u64,
+    mut progress: Progress,
+) -> rusqlite::Result<()> {
     let copy = path.to_owned();
     source.progress_handler(
         PROGRESS_INTERVAL,
@@ -194,7 +210,10 @@ fn vacuum_into(source: &Connection, path: &Path, bytes: u64, mut progress: Progr
 
 /// Changes a copy before the final rename. Durability is not needed: if this is interrupted, the partial copy is
 /// discarded.
-fn change<T>(path: &Path, change: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> rusqlite::Result<()> {
+fn change<T>(
+    path: &Path,
+    change: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+) -> rusqlite::Result<()> {
     let copy = open_existing(path)?;
     copy.pragma_update(None, "journal_mode", "OFF")?;
     copy.pragma_update(None, "synchronous", "OFF")?;
@@ -233,7 +252,8 @@ fn move_aside(path: &Path) -> io::Result<Vec<MovedAside>> {
 
 fn remove_if_exists(path: &Path) -> io::Result<()> {
     let removed = std::fs::remove_file(path);
-    removed.or_else(|error| if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) })
+    removed
+        .or_else(|error| if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) })
 }
 
 /// Unlike `Path::exists`, true for a broken symbolic link too.

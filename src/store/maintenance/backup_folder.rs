@@ -45,7 +45,9 @@ pub fn list(folder: &Path) -> io::Result<Vec<StoredBackup>> {
         let Ok(name) = entry.file_name().into_string() else { continue };
         let Some(created_at) = time_of(&name) else { continue };
         match entry.metadata() {
-            Ok(file) if file.is_file() => found.push(StoredBackup { name, bytes: file.len(), created_at }),
+            Ok(file) if file.is_file() => {
+                found.push(StoredBackup { name, bytes: file.len(), created_at })
+            }
             Ok(_) => {}
             // Deleted in the meantime.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}

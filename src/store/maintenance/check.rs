@@ -14,7 +14,9 @@ use crate::store::cues::due_cues;
 use crate::store::cues::time_zones::{self, ZonedCue};
 use crate::store::db::counters;
 use crate::store::db::meta::{self, OverdueCounts};
-use crate::store::db::open::{self, OpenError, SCHEMA, SCHEMA_VERSION, open_for_reading, open_read_only};
+use crate::store::db::open::{
+    self, OpenError, SCHEMA, SCHEMA_VERSION, open_for_reading, open_read_only,
+};
 use crate::store::maintenance::retention::{self, PageUsage};
 use crate::store::{ReadTx, channels};
 
@@ -48,7 +50,8 @@ pub fn inspect(path: &Path, now: Timestamp) -> std::result::Result<CheckReport, 
     let failed = |error: rusqlite::Error| OpenError::from_sqlite(path, error);
     // One transaction, so that all checks see the same snapshot.
     let snapshot = connection.unchecked_transaction().map_err(failed)?;
-    let version = snapshot.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(failed)?;
+    let version =
+        snapshot.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(failed)?;
     let mut report = CheckReport { version, problems: Vec::new(), summary: None };
     for check in [check_integrity, check_foreign_keys] {
         let mut problems = Vec::new();
@@ -83,7 +86,8 @@ fn check_integrity(file: &Connection, problems: &mut Vec<String>) -> Result<()> 
     for line in check.query_map([], |row| row.get::<_, String>(0))? {
         // The first row may contain many lines, after a heading with the name of the database.
         let line = line?;
-        let lines = line.lines().filter(|line| *line != "ok" && !line.starts_with("*** in database"));
+        let lines =
+            line.lines().filter(|line| *line != "ok" && !line.starts_with("*** in database"));
         problems.extend(lines.map(str::to_owned));
     }
     Ok(())
@@ -105,7 +109,9 @@ fn check_foreign_keys(file: &Connection, problems: &mut Vec<String>) -> Result<(
 
 fn stuck_channels(read: &ReadTx<'_>) -> Result<Vec<String>> {
     let stuck = channels::list_stuck(read)?.into_iter();
-    Ok(stuck.map(|id| format!("channel {id} has something to tell, but no time to look for it")).collect())
+    Ok(stuck
+        .map(|id| format!("channel {id} has something to tell, but no time to look for it"))
+        .collect())
 }
 
 fn summarize(read: &ReadTx<'_>, now: Timestamp) -> Result<DatabaseSummary> {
@@ -135,18 +141,22 @@ const CUE_BATCH: u32 = 1_000;
 
 /// Calls `visit` for each active cue with a cron expression. Changes nothing, also beside a server.
 /// Errors: [`OpenError`], as for [`inspect`]; an earlier version is refused.
-pub fn visit_zoned_cues(path: &Path, mut visit: impl FnMut(ZonedCue)) -> std::result::Result<(), OpenError> {
+pub fn visit_zoned_cues(
+    path: &Path,
+    mut visit: impl FnMut(ZonedCue),
+) -> std::result::Result<(), OpenError> {
     let connection = open_for_reading(path)?;
     let failed = |error: rusqlite::Error| OpenError::from_sqlite(path, error);
     let snapshot = connection.unchecked_transaction().map_err(failed)?;
-    let version = snapshot.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(failed)?;
+    let version =
+        snapshot.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(failed)?;
     if version < SCHEMA_VERSION {
         return Err(OpenError::Older { path: path.to_owned(), version });
     }
     let (read, mut after) = (ReadTx::new(&snapshot), Some(0));
     while let Some(key) = after {
-        let cues =
-            time_zones::list(&read, key, CUE_BATCH).map_err(|error| OpenError::unusable(path, error))?;
+        let cues = time_zones::list(&read, key, CUE_BATCH)
+            .map_err(|error| OpenError::unusable(path, error))?;
         after = cues.last().map(|cue| cue.key);
         cues.into_iter().for_each(&mut visit);
     }
@@ -161,9 +171,10 @@ pub(in crate::store) fn check_pages(path: &Path) -> std::result::Result<(), Open
     let file = open_read_only(path)?;
     match first_problem(&file).map_err(|error| OpenError::from_sqlite(path, error))?.as_str() {
         "ok" => Ok(()),
-        problem => {
-            Err(OpenError::Corrupt { path: path.to_owned(), source: problem.replace('\n', " ").into() })
-        }
+        problem => Err(OpenError::Corrupt {
+            path: path.to_owned(),
+            source: problem.replace('\n', " ").into(),
+        }),
     }
 }
 
@@ -205,7 +216,8 @@ pub(in crate::store) fn check_schema(path: &Path) -> std::result::Result<(), Ope
 pub(in crate::store) fn mismatch(file: &Connection) -> rusqlite::Result<Option<String>> {
     let (actual, expected) = (parts(file)?, expected_parts()?);
     let missing = expected.difference(&actual).next().map(|part| format!("missing {part}"));
-    let unexpected = || actual.difference(&expected).find(|part| is_required_column(part, &expected));
+    let unexpected =
+        || actual.difference(&expected).find(|part| is_required_column(part, &expected));
     Ok(missing.or_else(|| unexpected().map(|part| format!("unexpected {part}"))))
 }
 
@@ -245,7 +257,8 @@ pub fn single_commits(path: &Path, duration: Duration) -> Result<Vec<f64>> {
          CREATE TABLE rows (key INTEGER PRIMARY KEY, id BLOB NOT NULL UNIQUE, due INTEGER NOT NULL, body TEXT NOT NULL);
          CREATE INDEX rows_due ON rows (due);",
     )?;
-    let mut insert = file.prepare("INSERT INTO rows (id, due, body) VALUES (randomblob(8), random(), ?1)")?;
+    let mut insert =
+        file.prepare("INSERT INTO rows (id, due, body) VALUES (randomblob(8), random(), ?1)")?;
     let (mut times, body, mut before) = (Vec::new(), "x".repeat(400), clock.elapsed());
     let end = before + duration;
     while before < end {

@@ -24,14 +24,14 @@ const LIST_CUES: &str = "SELECT key, next_run,
     cron, every, counts_from, at, timezone, catch_up, start_at, end_at, jitter_seconds, delay_seconds FROM cues
   WHERE key > ?1 ORDER BY key LIMIT ?2 + 0";
 
-const LIST_MISSED: &str = "SELECT key, first, count FROM missed_runs WHERE cue_key = ?1 AND last > ?2";
+const LIST_MISSED: &str =
+    "SELECT key, first, count FROM missed_runs WHERE cue_key = ?1 AND last > ?2";
 
 const CUT_MISSED: &str = "UPDATE missed_runs SET last = ?2, count = ?3 WHERE key = ?1";
 
 const DELETE_MISSED: &str = "DELETE FROM missed_runs WHERE key = ?1";
 
-const SET_CUE: &str =
-    "UPDATE cues SET next_run = coalesce(?2, next_run), missed_count = missed_count - ?3 WHERE key = ?1";
+const SET_CUE: &str = "UPDATE cues SET next_run = coalesce(?2, next_run), missed_count = missed_count - ?3 WHERE key = ?1";
 
 const DATE_CUES: &str = "UPDATE cues
     SET created_at = min(created_at, ?3), updated_at = min(updated_at, ?3), last_run = min(last_run, ?3)
@@ -105,7 +105,10 @@ pub fn accept(store: &Store, now: Timestamp) -> Result<AcceptedClock> {
     }
     let finish = move |tx: &WriteTx<'_>| {
         for (table, column) in DATES {
-            tx.execute(&format!("UPDATE {table} SET {column} = ?1 WHERE {column} > ?1"), [millis(now)])?;
+            tx.execute(
+                &format!("UPDATE {table} SET {column} = ?1 WHERE {column} > ?1"),
+                [millis(now)],
+            )?;
         }
         tx.execute(
             "UPDATE told_failures SET remind_at = remind_at - told_at + ?1, told_at = ?1 WHERE told_at > ?1",
@@ -121,12 +124,17 @@ pub fn accept(store: &Store, now: Timestamp) -> Result<AcceptedClock> {
     Ok(accepted)
 }
 
-fn set_back_cues(tx: &WriteTx<'_>, after: i64, now: Timestamp) -> Result<(Option<i64>, usize, usize)> {
+fn set_back_cues(
+    tx: &WriteTx<'_>,
+    after: i64,
+    now: Timestamp,
+) -> Result<(Option<i64>, usize, usize)> {
     let cues: Vec<(i64, Option<Timestamp>, StoredSchedule)> = tx.all(LIST_CUES, [after, CUES])?;
     let (mut moved, mut cut) = (0, 0);
     for (cue_key, next_run, schedule) in &cues {
         // A schedule that cannot be computed fails its cue when it is due.
-        let (false, Ok(mut schedule)) = (matches!(schedule.when, ScheduleSpec::Once(_)), schedule.read())
+        let (false, Ok(mut schedule)) =
+            (matches!(schedule.when, ScheduleSpec::Once(_)), schedule.read())
         else {
             continue;
         };
@@ -135,10 +143,14 @@ fn set_back_cues(tx: &WriteTx<'_>, after: i64, now: Timestamp) -> Result<(Option
             && interval.from() > now
         {
             schedule.begin(now);
-            tx.run("UPDATE cues SET counts_from = ?2 WHERE key = ?1", params![cue_key, millis(now)])?;
+            tx.run(
+                "UPDATE cues SET counts_from = ?2 WHERE key = ?1",
+                params![cue_key, millis(now)],
+            )?;
         }
-        let next_run =
-            next_run.filter(|next| *next > now).and_then(|next| Some((next, schedule.next_after(now)?)));
+        let next_run = next_run
+            .filter(|next| *next > now)
+            .and_then(|next| Some((next, schedule.next_after(now)?)));
         let earlier = next_run.and_then(|(next, earlier)| (earlier < next).then_some(earlier));
         let (intervals, runs) = cut_missed(tx, *cue_key, &schedule, now)?;
         if earlier.is_some() || intervals > 0 {
@@ -153,7 +165,12 @@ fn set_back_cues(tx: &WriteTx<'_>, after: i64, now: Timestamp) -> Result<(Option
     Ok((last, moved, cut))
 }
 
-fn cut_missed(tx: &WriteTx<'_>, cue_key: i64, schedule: &Schedule, now: Timestamp) -> Result<(usize, i64)> {
+fn cut_missed(
+    tx: &WriteTx<'_>,
+    cue_key: i64,
+    schedule: &Schedule,
+    now: Timestamp,
+) -> Result<(usize, i64)> {
     let rows: Vec<(i64, Timestamp, i64)> = tx.all(LIST_MISSED, [cue_key, millis(now)])?;
     let mut taken = 0;
     for (key, first, count) in &rows {

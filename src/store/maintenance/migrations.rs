@@ -41,7 +41,11 @@ pub fn run(path: &Path, steps: &[Migration], target: i64) -> std::result::Result
     }
     let stopwatch = Stopwatch::start();
     tracing::info!(path = %path.display(), from_version = from, to_version = target, "schema migration started");
-    let failed = |reason: String| OpenError::MigrationFailed { path: path.to_owned(), version: from, reason };
+    let failed = |reason: String| OpenError::MigrationFailed {
+        path: path.to_owned(),
+        version: from,
+        reason,
+    };
     let pending = pending_copy(path, from);
     copy_to(&connection, &pending)
         .map_err(|error| failed(format!("it cannot be copied before the upgrade: {error}")))?;
@@ -213,7 +217,10 @@ mod tests {
                       VALUES ('k', 77, 'n', 'p', x'00', 0)";
         for (steps, reason) in [
             (
-                [NEXT[0], Migration { sql: "UPDATE users SET plan = 'pro'; SELECT nonsense", ..NEXT[1] }],
+                [
+                    NEXT[0],
+                    Migration { sql: "UPDATE users SET plan = 'pro'; SELECT nonsense", ..NEXT[1] },
+                ],
                 "nonsense",
             ),
             ([Migration { sql: "CREATE TABLE users (x)", ..NEXT[0] }, NEXT[1]], "users"),
@@ -237,7 +244,10 @@ mod tests {
         connection.commit_hook(Some(|| true)).unwrap();
         assert!(apply(&connection, &NEXT, SCHEMA_VERSION, SCHEMA_VERSION + 2).is_err());
         connection.commit_hook(None::<fn() -> bool>).unwrap();
-        assert_eq!((version(&connection).unwrap(), plan_of(&path).as_str()), (SCHEMA_VERSION, "free"));
+        assert_eq!(
+            (version(&connection).unwrap(), plan_of(&path).as_str()),
+            (SCHEMA_VERSION, "free")
+        );
         apply(&connection, &NEXT, SCHEMA_VERSION, SCHEMA_VERSION + 2).unwrap();
     }
 
@@ -257,7 +267,10 @@ mod tests {
                 break;
             }
             interrupted += 1;
-            assert_eq!((version(&connection).unwrap(), plan_of(&path).as_str()), (SCHEMA_VERSION, "free"));
+            assert_eq!(
+                (version(&connection).unwrap(), plan_of(&path).as_str()),
+                (SCHEMA_VERSION, "free")
+            );
         }
         assert!(interrupted > 10, "{interrupted}");
     }
@@ -266,14 +279,19 @@ mod tests {
     fn copies_of_killed_migrations_are_deleted_before_the_commit_and_kept_after_it() {
         let (folder, path) = new_file();
         for suffix in ["", ".partial", ".partial-2", ".partial-journal"] {
-            std::fs::write(folder.path().join(copy_name(&format!(".pending{suffix}"))), "stale").unwrap();
+            std::fs::write(folder.path().join(copy_name(&format!(".pending{suffix}"))), "stale")
+                .unwrap();
         }
         for other in [copy_name(""), copy_name(".partial"), "cued.db.v77.pending".to_owned()] {
             std::fs::write(folder.path().join(other), "not from this migration").unwrap();
         }
         resolve_pending_copies(&path, SCHEMA_VERSION);
-        let others =
-            ["cued.db".to_owned(), copy_name(""), copy_name(".partial"), "cued.db.v77.pending".to_owned()];
+        let others = [
+            "cued.db".to_owned(),
+            copy_name(""),
+            copy_name(".partial"),
+            "cued.db.v77.pending".to_owned(),
+        ];
         assert_eq!(names(&folder), others);
 
         std::fs::write(folder.path().join(copy_name(".pending")), "complete").unwrap();

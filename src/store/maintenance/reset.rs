@@ -15,7 +15,8 @@ const RESET: &str = "UPDATE backlog SET count = 0; DELETE FROM meta WHERE name =
 /// Triggers and references are off meanwhile: with them SQLite deletes row by row, without them page by page.
 pub fn empty(tx: &WriteTx<'_>) -> Result<()> {
     let guards = [DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, DbConfig::SQLITE_DBCONFIG_ENABLE_FKEY];
-    let set = |is_on| guards.into_iter().try_for_each(|guard| tx.set_db_config(guard, is_on).map(drop));
+    let set =
+        |is_on| guards.into_iter().try_for_each(|guard| tx.set_db_config(guard, is_on).map(drop));
     let emptied = set(false).map_err(Into::into).and_then(|()| delete_all(tx));
     set(true)?;
     emptied

@@ -7,7 +7,9 @@ use rusqlite::{Params, params};
 use crate::domain::time::EARLIEST_CLOCK;
 use crate::error::Result;
 use crate::store::cues::flows;
-use crate::store::cues::{self, OLDEST_FIRST, SharedPayload, current_payload_key, find_shared_payload};
+use crate::store::cues::{
+    self, OLDEST_FIRST, SharedPayload, current_payload_key, find_shared_payload,
+};
 use crate::store::db::columns::row_count;
 use crate::store::db::meta;
 use crate::store::{ReadTx, WakeSet, WriteTx};
@@ -25,7 +27,8 @@ const MAX_PAGES: i64 = 1_024;
 const SCAN_ALL: &str = "SELECT key, status = 'success' OR status = 'failed', created_at, updated_at
    FROM executions WHERE key > ?1 ORDER BY key LIMIT ?2 + 0";
 
-const SURPLUS: &str = "SELECT key FROM executions WHERE cue_key = ?1 ORDER BY key DESC LIMIT 1 OFFSET ?2";
+const SURPLUS: &str =
+    "SELECT key FROM executions WHERE cue_key = ?1 ORDER BY key DESC LIMIT 1 OFFSET ?2";
 
 const SCAN_CUE: &str = "SELECT key, status = 'success' OR status = 'failed'
    FROM executions WHERE cue_key = ?1 AND key > ?2 AND key <= ?3 ORDER BY key LIMIT ?4 + 0";
@@ -89,7 +92,12 @@ pub fn surplus(read: &ReadTx<'_>, cue_key: i64, runs: Option<u32>) -> Result<Opt
     read.find(SURPLUS, [cue_key, i64::from(runs)])
 }
 
-pub fn scan_history(read: &ReadTx<'_>, cue_key: i64, after: i64, surplus: i64) -> Result<HistoryScan> {
+pub fn scan_history(
+    read: &ReadTx<'_>,
+    cue_key: i64,
+    after: i64,
+    surplus: i64,
+) -> Result<HistoryScan> {
     let mut scan = HistoryScan::default();
     for (key, is_over) in read.all(SCAN_CUE, [cue_key, after, surplus, BATCH])? {
         scan.add(key, is_over);
@@ -127,11 +135,14 @@ pub fn scan_expired(
 pub fn delete_executions(tx: &WriteTx<'_>, keys: &[i64]) -> Result<usize> {
     delete_within_limit(keys, |key| {
         let found: Option<(i64, Option<i64>, Option<bool>)> = tx.find(DELETABLE, [key])?;
-        let Some((cue_key, single_use_payload, has_superseded_payload)) = found else { return Ok(0) };
+        let Some((cue_key, single_use_payload, has_superseded_payload)) = found else {
+            return Ok(0);
+        };
         if has_superseded_payload == Some(true) {
             cues::queue_for_retention(tx, cue_key)?;
         }
-        let payload_bytes = single_use_payload.map_or(Ok(0), |payload| cues::delete_payload(tx, payload))?;
+        let payload_bytes =
+            single_use_payload.map_or(Ok(0), |payload| cues::delete_payload(tx, payload))?;
         Ok(payload_bytes + delete_execution(tx, key)?)
     })
 }
@@ -163,7 +174,10 @@ pub fn last_cue_key(read: &ReadTx<'_>) -> Result<i64> {
 }
 
 pub fn page_usage(read: &ReadTx<'_>) -> Result<PageUsage> {
-    Ok(PageUsage { pages: read.one("PRAGMA page_count", [])?, free: read.one("PRAGMA freelist_count", [])? })
+    Ok(PageUsage {
+        pages: read.one("PRAGMA page_count", [])?,
+        free: read.one("PRAGMA freelist_count", [])?,
+    })
 }
 
 /// Returns how many. The file itself shrinks at the next checkpoint.
@@ -190,7 +204,8 @@ const SUPERSEDED_PAYLOADS: &str = "SELECT key FROM payloads
 const PAYLOADS: &str = "SELECT key FROM payloads WHERE cue_key = ?1 LIMIT ?2 + 0";
 
 // Newest first: executions that still wait to be sent or claimed are usually the newest.
-const CUE_EXECUTIONS: &str = "SELECT key FROM executions WHERE cue_key = ?1 ORDER BY key DESC LIMIT ?2 + 0";
+const CUE_EXECUTIONS: &str =
+    "SELECT key FROM executions WHERE cue_key = ?1 ORDER BY key DESC LIMIT ?2 + 0";
 
 const CUE_MISSED: &str = "SELECT key FROM missed_runs WHERE cue_key = ?1 LIMIT ?2 + 0";
 

@@ -20,7 +20,9 @@ impl<'a> ModuleTree<'a> {
             .map(|(source, mut path)| {
                 let name = *path.last().unwrap();
                 assert!(name != "*", "{} re-exports names that it does not list", source.path);
-                path.truncate(path.iter().position(|segment| *segment == "as").unwrap_or(path.len()));
+                path.truncate(
+                    path.iter().position(|segment| *segment == "as").unwrap_or(path.len()),
+                );
                 ((source.path.as_str(), name), path)
             })
             .collect();
@@ -29,7 +31,8 @@ impl<'a> ModuleTree<'a> {
 
     /// The files that the `crate::` paths of `code` lead to.
     pub fn imports(&self, code: &str) -> BTreeSet<&'a str> {
-        let paths = code.match_indices("crate::").flat_map(|(at, found)| expand(&code[at + found.len()..]));
+        let paths =
+            code.match_indices("crate::").flat_map(|(at, found)| expand(&code[at + found.len()..]));
         paths.filter_map(|path| self.resolve(&path)).collect()
     }
 
@@ -58,7 +61,8 @@ fn reexports(code: &str) -> Vec<Vec<&str>> {
 
 /// Each `crate::module`: in a `use`, a path or an attribute.
 pub fn used_modules(code: &str) -> BTreeSet<&str> {
-    let name_of = |rest: &'_ str| rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
+    let name_of =
+        |rest: &'_ str| rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
     code.match_indices("crate::")
         .map(|(at, found)| &code[at + found.len()..])
         .map(|rest| &rest[..name_of(rest)])
@@ -131,7 +135,8 @@ pub fn cycles<'a>(folder: &str, imports: &[(&'a str, &'a str)]) -> BTreeSet<BTre
         }
         reached
     };
-    let reached: BTreeMap<&str, BTreeSet<&str>> = uses.keys().map(|it| (*it, reached(it))).collect();
+    let reached: BTreeMap<&str, BTreeSet<&str>> =
+        uses.keys().map(|it| (*it, reached(it))).collect();
     let circle = |at: &&'a str| -> BTreeSet<&'a str> {
         reached[at]
             .iter()
@@ -164,9 +169,13 @@ mod tests {
 
     #[test]
     fn groups_are_expanded_to_their_end() {
-        let expanded = |text| expand(text).into_iter().map(|path| path.join("::")).collect::<Vec<_>>();
+        let expanded =
+            |text| expand(text).into_iter().map(|path| path.join("::")).collect::<Vec<_>>();
         assert_eq!(expanded("a::b; c"), ["a::b"]);
-        assert_eq!(expanded("a::{b, c::{d, e::f}, g};"), ["a::b", "a::c::d", "a::c::e::f", "a::c", "a::g"]);
+        assert_eq!(
+            expanded("a::{b, c::{d, e::f}, g};"),
+            ["a::b", "a::c::d", "a::c::e::f", "a::c", "a::g"]
+        );
         assert_eq!(expanded("a::{b::*, c};"), ["a::b::*", "a::c"]);
         assert_eq!(expanded("a::*;"), ["a::*"]);
         assert_eq!(expanded("a::{\n    b as c,\n    d,\n};"), ["a::b::as::c", "a::d", "a"]);
@@ -175,7 +184,10 @@ mod tests {
     #[test]
     fn a_reexported_name_resolves_to_its_definition() {
         let sources = [
-            source("a/mod.rs", "pub use crate::a::b::{One, Two as Deux};\npub(crate) use crate::c::Three;"),
+            source(
+                "a/mod.rs",
+                "pub use crate::a::b::{One, Two as Deux};\npub(crate) use crate::c::Three;",
+            ),
             source("a/b.rs", ""),
             source("c.rs", "use crate::a::One;"),
         ];
@@ -191,7 +203,8 @@ mod tests {
 
     #[test]
     fn a_cycle_is_found_directly_through_a_group_and_through_a_reexport() {
-        let direct = [source("x/a.rs", "use crate::x::b::B;"), source("x/b.rs", "use crate::x::{c, a::A};")];
+        let direct =
+            [source("x/a.rs", "use crate::x::b::B;"), source("x/b.rs", "use crate::x::{c, a::A};")];
         assert_eq!(found_cycles(&direct, "x"), [["a.rs", "b.rs"]]);
         let indirect = [
             source("x/mod.rs", "pub use crate::x::a::A;"),
@@ -199,8 +212,10 @@ mod tests {
             source("x/b.rs", "use crate::x::A;"),
         ];
         assert_eq!(found_cycles(&indirect, "x"), [["a.rs", "b.rs"]]);
-        let folders =
-            [source("x/a/one.rs", "use crate::x::b::B;"), source("x/b.rs", "use crate::x::a::two::A;")];
+        let folders = [
+            source("x/a/one.rs", "use crate::x::b::B;"),
+            source("x/b.rs", "use crate::x::a::two::A;"),
+        ];
         assert_eq!(
             found_cycles(
                 &[folders, [source("x/a/two.rs", ""), source("y.rs", "")]]

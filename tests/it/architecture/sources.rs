@@ -104,8 +104,10 @@ fn is_test_code(path: &Path) -> bool {
 #[test]
 fn functions_end_at_their_closing_brace() {
     let text = "impl A {\n    fn a(\n        b: u8,\n    ) -> u8 {\n        if b {\n        }\n    }\n\n    fn c() {}\n}\ntrait D {\n    fn e();\n}";
-    let found: Vec<_> =
-        functions(text).into_iter().map(|it| (it.text.lines().count(), it.name().to_owned())).collect();
+    let found: Vec<_> = functions(text)
+        .into_iter()
+        .map(|it| (it.text.lines().count(), it.name().to_owned()))
+        .collect();
     let expected = [(6, "fn a("), (1, "fn c() {}"), (1, "fn e();")];
     assert_eq!(found, expected.map(|(lines, name)| (lines, name.to_owned())));
     assert_eq!(functions(text)[0].signature().lines().nth(1), Some("        b: u8,"));

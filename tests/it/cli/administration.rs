@@ -27,7 +27,11 @@ pub fn ok(db: &Path, arguments: &[&str]) -> String {
 #[track_caller]
 pub fn fails(db: &Path, arguments: &[&str], code: i32) -> String {
     let output = on(db, arguments);
-    assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(code), &b""[..]), "{arguments:?}");
+    assert_eq!(
+        (output.status.code(), output.stdout.as_slice()),
+        (Some(code), &b""[..]),
+        "{arguments:?}"
+    );
     stderr(&output)
 }
 
@@ -43,7 +47,11 @@ fn value<'a>(printed: &'a str, name: &str) -> &'a str {
 
 /// The rows of a table without its head, split at white space.
 fn rows(printed: &str) -> Vec<Vec<String>> {
-    printed.lines().skip(1).map(|line| line.split_whitespace().map(str::to_owned).collect()).collect()
+    printed
+        .lines()
+        .skip(1)
+        .map(|line| line.split_whitespace().map(str::to_owned).collect())
+        .collect()
 }
 
 pub fn new_file() -> (TempDir, PathBuf) {
@@ -65,7 +73,10 @@ fn the_first_user_can_be_added_before_the_first_start() {
     assert_eq!((value(&printed, "email"), mode(&server.db())), ("ann@example.com", 0o600));
     server.restart();
     let me = server.client().with_key(value(&printed, "api key")).get("/v1/auth/me").expect(200);
-    assert_eq!((&me["id"], &me["email"]), (&json!(value(&printed, "user")), &json!("ann@example.com")));
+    assert_eq!(
+        (&me["id"], &me["email"]),
+        (&json!(value(&printed, "user")), &json!("ann@example.com"))
+    );
 }
 
 #[test]
@@ -89,7 +100,8 @@ fn wrong_usage_exits_with_2_and_creates_no_file() {
     }
     let text = fails(&db, &["user", "add", "ann@example.com", "--default-plan", "gold"], 2);
     assert!(text.contains("free, pro, scale"), "{text}");
-    let text = fails(&db, &["user", "add", "ann@example.com", "--plans", plans.to_str().unwrap()], 1);
+    let text =
+        fails(&db, &["user", "add", "ann@example.com", "--plans", plans.to_str().unwrap()], 1);
     assert!(text.contains("plans.json") && text.contains("free"), "{text}");
     assert!(!db.exists());
 }
@@ -120,7 +132,8 @@ fn users_are_listed_with_plan_and_state_one_per_line() {
     ok(&db, &["user", "add", "bob@example.com", "--default-plan", "pro"]);
     ok(&db, &["user", "disable", "bob@example.com"]);
     let listed = rows(&ok(&db, &["user", "list"]));
-    let shown: Vec<[&str; 5]> = listed.iter().map(|row| std::array::from_fn(|at| row[at].as_str())).collect();
+    let shown: Vec<[&str; 5]> =
+        listed.iter().map(|row| std::array::from_fn(|at| row[at].as_str())).collect();
     assert_eq!(
         shown,
         [
@@ -130,9 +143,13 @@ fn users_are_listed_with_plan_and_state_one_per_line() {
     );
     let created = listed[0][5..7].join(" ");
     assert!(created.parse::<jiff::Timestamp>().is_ok(), "as in the tables of clients: {listed:?}");
-    let unlimited = cued(&["user", "list", "--db"]).arg(&db).env("CUED_LIMITS", "off").output().unwrap();
+    let unlimited =
+        cued(&["user", "list", "--db"]).arg(&db).env("CUED_LIMITS", "off").output().unwrap();
     let unlimited = String::from_utf8(unlimited.stdout).unwrap();
-    assert!(unlimited.starts_with("EMAIL\tCUES\tSTATUS\t") && !unlimited.contains("pro"), "{unlimited}");
+    assert!(
+        unlimited.starts_with("EMAIL\tCUES\tSTATUS\t") && !unlimited.contains("pro"),
+        "{unlimited}"
+    );
     let by_variable = cued(&["user", "list"]).env("CUED_DB", &db).output().unwrap();
     assert_eq!(rows(&String::from_utf8(by_variable.stdout).unwrap()), listed);
 }
@@ -144,9 +161,13 @@ fn lists_fit_the_terminal_and_an_empty_one_says_so() {
     ok(&db, &["user", "add", &email]);
     ok(&db, &["key", "add", &email, "--name", &"laptop ".repeat(9)]);
     for arguments in [&["user", "list"][..], &["key", "list", &email]] {
-        let shown = cued(arguments).arg("--db").arg(&db).env("CUED_COLUMNS", "80").output().unwrap();
+        let shown =
+            cued(arguments).arg("--db").arg(&db).env("CUED_COLUMNS", "80").output().unwrap();
         let shown = String::from_utf8(shown.stdout).unwrap();
-        assert!(shown.lines().count() > 1 && shown.contains(" ago") || shown.contains("now"), "{shown}");
+        assert!(
+            shown.lines().count() > 1 && shown.contains(" ago") || shown.contains("now"),
+            "{shown}"
+        );
         assert!(shown.lines().all(|line| line.chars().count() <= 80), "{shown}");
     }
     for (arguments, note) in [
@@ -216,7 +237,8 @@ fn a_plan_set_while_the_server_runs_applies_at_once() {
 #[test]
 fn a_disabled_user_has_no_keys_and_no_runs_until_it_is_enabled() {
     let server = Server::with_test_clock("2026-01-05T00:00:00Z");
-    let (ann, bob) = (server.client().register("ann@example.com"), server.client().register("bob@x.com"));
+    let (ann, bob) =
+        (server.client().register("ann@example.com"), server.client().register("bob@x.com"));
     bob.create(&json!({"name": "work", "transport": "worker",
                        "schedule": {"type": "recurring", "cron": "0 * * * *"}}));
     let cue = ann.create(&json!({"name": "work", "transport": "worker",
@@ -240,7 +262,10 @@ fn a_disabled_user_has_no_keys_and_no_runs_until_it_is_enabled() {
     let paused = ann.get(&path).expect(200);
     assert_eq!((&paused["status"], &paused["next_run"]), (&json!("paused"), &json!(null)));
     let failed = &paused["executions"][0];
-    assert_eq!((&failed["status"], &failed["error_message"]), (&json!("failed"), &json!("account_disabled")));
+    assert_eq!(
+        (&failed["status"], &failed["error_message"]),
+        (&json!("failed"), &json!("account_disabled"))
+    );
     assert_eq!(ann.advance("PT2H")["fired"], 2, "bob's");
     ann.patch(&path, &json!({"status": "active"})).expect(200);
     assert_eq!(ann.advance("PT1H")["fired"], 2);
@@ -277,7 +302,10 @@ fn user_text_cannot_send_control_characters_to_the_terminal() {
     user.post("/v1/auth/keys", &json!({"name": "\u{1b}[2J\nfaked\u{9b}"})).expect(201);
     let listed = ok(&server.db(), &["key", "list", "ann@example.com"]);
     assert_eq!(listed.lines().count(), 3, "{listed:?}");
-    assert!(!listed.chars().any(|char| char.is_control() && !matches!(char, '\n' | '\t')), "{listed:?}");
+    assert!(
+        !listed.chars().any(|char| char.is_control() && !matches!(char, '\n' | '\t')),
+        "{listed:?}"
+    );
 }
 
 #[test]
@@ -298,7 +326,8 @@ fn many_commands_at_once_on_a_new_file_all_succeed() {
 fn a_full_or_closed_standard_output_does_not_crash() {
     let (_folder, db) = new_file();
     let to = |arguments: &[&str], stdout: Stdio| {
-        let child = cued(arguments).arg("--db").arg(&db).stdout(stdout).stderr(Stdio::piped()).spawn();
+        let child =
+            cued(arguments).arg("--db").arg(&db).stdout(stdout).stderr(Stdio::piped()).spawn();
         child.unwrap().wait_with_output().unwrap()
     };
     let (reader, closed) = std::io::pipe().unwrap();
@@ -329,7 +358,8 @@ fn an_unusable_file_is_refused_and_left_unchanged() {
     connection.close().unwrap();
     let text = folder.path().join("notes.txt");
     fs::write(&text, "no database, but somebody's notes\n".repeat(100)).unwrap();
-    for (file, word) in [(&newer, "newer"), (&foreign, "not a cued database"), (&text, "not a cued database")]
+    for (file, word) in
+        [(&newer, "newer"), (&foreign, "not a cued database"), (&text, "not a cued database")]
     {
         let before = fs::read(file).unwrap();
         let commands =
@@ -341,10 +371,15 @@ fn an_unusable_file_is_refused_and_left_unchanged() {
         }
     }
     let checked = cued(&["check"]).arg(&text).output().unwrap();
-    let advice = "notes.txt is not a cued database: give the database of a server, or a backup of one\n";
+    let advice =
+        "notes.txt is not a cued database: give the database of a server, or a backup of one\n";
     assert!(stderr(&checked).ends_with(advice), "{}", stderr(&checked));
     // No process, not even one of root, can create a file in these folders.
-    for db in [text.join("cued.db"), folder.path().join("no/such/cued.db"), PathBuf::from("/proc/cued.db")] {
+    for db in [
+        text.join("cued.db"),
+        folder.path().join("no/such/cued.db"),
+        PathBuf::from("/proc/cued.db"),
+    ] {
         let text = fails(&db, &["user", "add", "bob@example.com"], 1);
         assert!(text.contains("cannot be used") && text.contains("folder"), "{text}");
     }

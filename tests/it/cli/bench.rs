@@ -27,7 +27,10 @@ fn every_figure_is_measured_and_no_file_is_left() {
     let rates = ["sqlite_commits", "creates_1", "creates_16", "gets", "lists"].map(calls).concat();
     let rates = rates.iter().map(String::as_str);
     let deliveries = ["herd", "memory_peak", "lateness_p50", "lateness_p99"];
-    assert_eq!(names, ["memory_start"].into_iter().chain(rates).chain(deliveries).collect::<Vec<_>>());
+    assert_eq!(
+        names,
+        ["memory_start"].into_iter().chain(rates).chain(deliveries).collect::<Vec<_>>()
+    );
     for figure in figures {
         assert!(figure["value"].as_f64().unwrap() > 0.0, "{figure}");
     }
@@ -61,7 +64,9 @@ fn server_in(folder: &Path) -> bool {
     let mark = format!("{}/cued-bench-", folder.display());
     let processes = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
     // A process that has just ended has no readable entry.
-    processes.filter_map(|it| fs::read_to_string(it.path().join("cmdline")).ok()).any(|it| it.contains(&mark))
+    processes
+        .filter_map(|it| fs::read_to_string(it.path().join("cmdline")).ok())
+        .any(|it| it.contains(&mark))
 }
 
 /// Returns whether the server in this folder serves requests: it opens the files next to the database before.
@@ -72,7 +77,9 @@ fn is_measured_in(folder: &Path) -> bool {
 
 #[test]
 fn an_ended_benchmark_leaves_no_process_and_an_interrupted_one_no_file() {
-    for (name, code) in [("-INT", Some(130)), ("-TERM", Some(143)), ("-HUP", Some(129)), ("-KILL", None)] {
+    for (name, code) in
+        [("-INT", Some(130)), ("-TERM", Some(143)), ("-HUP", Some(129)), ("-KILL", None)]
+    {
         let folder = TempDir::new().unwrap();
         let mut command = cued(&["bench", "--seconds", "60", "--dir"]);
         let command = command.arg(folder.path()).stdout(Stdio::null()).stderr(Stdio::piped());

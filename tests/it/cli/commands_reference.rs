@@ -46,11 +46,16 @@ struct Reference {
 fn the_reference_of_the_command_line_is_that_of_the_program() {
     let mut program = Cli::command();
     program.build();
-    let common = program.find_subcommand("whoami").unwrap().get_arguments().filter(|arg| is_common(arg));
+    let common =
+        program.find_subcommand("whoami").unwrap().get_arguments().filter(|arg| is_common(arg));
     let mut reference = Reference { shared: shared(&program), ..Reference::default() };
-    reference.text +=
-        &[INTRODUCTION, &variables(&program), COMMON, &table("Option", &common.map(row).collect::<Vec<_>>())]
-            .concat();
+    reference.text += &[
+        INTRODUCTION,
+        &variables(&program),
+        COMMON,
+        &table("Option", &common.map(row).collect::<Vec<_>>()),
+    ]
+    .concat();
     reference.text += &[SHARED, &table("Argument", &reference.shared)].concat();
     for command in visible(&program) {
         reference.section(command, 2);
@@ -81,14 +86,16 @@ fn the_reference_names_each_argument_of_each_command() {
         let section = [own, other.unwrap_or_default()].concat();
         for (argument, _) in rows(command) {
             let escaped = argument.replace('|', "\\|");
-            let is_named = [&argument, &escaped].iter().any(|form| section.contains(&format!("`{form}`")));
+            let is_named =
+                [&argument, &escaped].iter().any(|form| section.contains(&format!("`{form}`")));
             assert!(is_named, "{name} has no {argument}");
         }
     }
 }
 
 fn section_of<'a>(text: &'a str, name: &str) -> &'a str {
-    let (_, section) = text.split_once(&format!("# {name}\n")).unwrap_or_else(|| panic!("no {name}"));
+    let (_, section) =
+        text.split_once(&format!("# {name}\n")).unwrap_or_else(|| panic!("no {name}"));
     section.split("\n#").next().unwrap()
 }
 
@@ -110,15 +117,18 @@ fn all(command: &Command) -> Vec<&Command> {
 fn rows(command: &Command) -> Vec<Row> {
     let is_group = command.has_subcommands();
     let shown = |arg: &&Arg| {
-        let is_help =
-            matches!(arg.get_action(), ArgAction::Help | ArgAction::HelpShort | ArgAction::HelpLong);
+        let is_help = matches!(
+            arg.get_action(),
+            ArgAction::Help | ArgAction::HelpShort | ArgAction::HelpLong
+        );
         // A global argument of a group is in the section of the group.
         let is_elsewhere = arg.is_global_set() && !is_group;
         !arg.is_hide_set() && !is_common(arg) && !is_help && !is_elsewhere
     };
     let args: Vec<&Arg> = command.get_positionals().chain(command.get_opts()).collect();
-    let flags =
-        command.get_arguments().filter(|arg| !args.iter().any(|known| known.get_id() == arg.get_id()));
+    let flags = command
+        .get_arguments()
+        .filter(|arg| !args.iter().any(|known| known.get_id() == arg.get_id()));
     args.iter().copied().chain(flags).filter(shown).map(row).collect()
 }
 
@@ -135,7 +145,8 @@ fn has_usual_variable(arg: &Arg) -> bool {
 fn variables(program: &Command) -> String {
     let (serve, others): (Vec<&Command>, Vec<&Command>) =
         all(program).into_iter().partition(|command| command.get_name() == "serve");
-    let shown = |arg: &&Arg| !arg.is_hide_set() && !is_common(arg) && arg.get_long() != Some("help");
+    let shown =
+        |arg: &&Arg| !arg.is_hide_set() && !is_common(arg) && arg.get_long() != Some("help");
     for arg in serve[0].get_arguments().filter(shown) {
         assert!(has_usual_variable(arg), "{} of cued serve has no variable of its name", form(arg));
     }
@@ -182,8 +193,11 @@ impl Reference {
     /// A command and those below it.
     fn section(&mut self, command: &Command, level: usize) {
         let name = command.get_bin_name().unwrap();
-        let about =
-            command.get_long_about().or(command.get_about()).map(ToString::to_string).unwrap_or_default();
+        let about = command
+            .get_long_about()
+            .or(command.get_about())
+            .map(ToString::to_string)
+            .unwrap_or_default();
         let (first, rest) = about.split_once("\n\n").unwrap_or((&about, ""));
         let end = if first.ends_with('.') { "" } else { "." };
         write!(self.text, "{} {name}\n\n{first}{end}\n\n", "#".repeat(level)).unwrap();
@@ -202,7 +216,8 @@ impl Reference {
 
     /// The arguments of a command: by name those of several commands and those of a similar one, the others as a table.
     fn arguments(&mut self, name: &str, rows: Vec<Row>) {
-        let (shared, own): (Vec<Row>, Vec<Row>) = rows.into_iter().partition(|row| self.shared.contains(row));
+        let (shared, own): (Vec<Row>, Vec<Row>) =
+            rows.into_iter().partition(|row| self.shared.contains(row));
         let equal = |known: &[Row]| own.iter().filter(|row| known.contains(row)).count();
         let similar = self.described.iter().max_by_key(|(_, known)| equal(known));
         let similar = similar.filter(|(_, known)| equal(known) >= MANY);
@@ -215,7 +230,8 @@ impl Reference {
         }
         if let Some((other, known)) = similar {
             let anchor = other.replace(' ', "-");
-            write!(self.text, "{} [{other}](#{anchor}){}\n\n", ALSO_OF, without(known, &same)).unwrap();
+            write!(self.text, "{} [{other}](#{anchor}){}\n\n", ALSO_OF, without(known, &same))
+                .unwrap();
         }
         if !shared.is_empty() {
             write!(self.text, "Also {}\n\n", listed(&shared)).unwrap();
@@ -247,8 +263,13 @@ fn form(arg: &Arg) -> String {
     let value = names.collect::<Vec<_>>().join(" ");
     match (flags.is_empty(), takes_value) {
         (true, _) => {
-            let dots = if arg.get_num_args().is_some_and(|it| it.max_values() > 1) { "..." } else { "" };
-            if arg.is_required_set() { format!("{value}{dots}") } else { format!("[{value}]{dots}") }
+            let dots =
+                if arg.get_num_args().is_some_and(|it| it.max_values() > 1) { "..." } else { "" };
+            if arg.is_required_set() {
+                format!("{value}{dots}")
+            } else {
+                format!("[{value}]{dots}")
+            }
         }
         (false, true) => format!("{} {value}", flags.join(", ")),
         (false, false) => flags.join(", "),
@@ -258,7 +279,9 @@ fn form(arg: &Arg) -> String {
 /// A paragraph of a help, whose last sentence may have no full stop, or be the default in brackets.
 fn sentences(paragraph: &str) -> String {
     let mut text = paragraph.split_whitespace().collect::<Vec<_>>().join(" ");
-    if let Some((before, default)) = text.strip_suffix(']').and_then(|text| text.rsplit_once(" [default: ")) {
+    if let Some((before, default)) =
+        text.strip_suffix(']').and_then(|text| text.rsplit_once(" [default: "))
+    {
         text = format!("{before}. Default: {default}");
     }
     if !text.ends_with(['.', ':']) {
@@ -281,7 +304,8 @@ fn meaning(arg: &Arg) -> String {
     if arg.get_action().takes_values() && !values.is_empty() {
         write!(text, " One of {}.", values.join(", ")).unwrap();
     }
-    let defaults: Vec<_> = arg.get_default_values().iter().map(|value| value.to_string_lossy()).collect();
+    let defaults: Vec<_> =
+        arg.get_default_values().iter().map(|value| value.to_string_lossy()).collect();
     if arg.get_action().takes_values() && !defaults.is_empty() {
         write!(text, " Default: `{}`.", defaults.join(" ")).unwrap();
     }

@@ -68,7 +68,10 @@ fn a_page_keeps_its_headings_lists_code_and_tables() {
     let is_text = |line: &&str| !line.starts_with("    ");
     let widest = schedules.lines().filter(is_text).map(|line| line.chars().count()).max();
     assert!(widest.is_some_and(|columns| (60..=80).contains(&columns)), "{widest:?}");
-    assert_contains(&text("webhooks"), &["(`examples/receiver.py`)", "(https://www.standardwebhooks.com)"]);
+    assert_contains(
+        &text("webhooks"),
+        &["(`examples/receiver.py`)", "(https://www.standardwebhooks.com)"],
+    );
 }
 
 #[test]
@@ -76,7 +79,10 @@ fn a_topic_is_a_page_an_error_code_a_url_or_a_word_of_a_heading() {
     let whole = text("reference/errors");
     assert_eq!(text("errors"), whole);
     let code = text("invalid_schedule");
-    assert!(code.starts_with("## invalid_schedule\n\n`400` ") && code.lines().count() < 15, "{code}");
+    assert!(
+        code.starts_with("## invalid_schedule\n\n`400` ") && code.lines().count() < 15,
+        "{code}"
+    );
     for url in [
         "/docs/reference/errors#invalid_schedule",
         "https://x.example/cued/docs/reference/errors#invalid_schedule",
@@ -84,7 +90,10 @@ fn a_topic_is_a_page_an_error_code_a_url_or_a_word_of_a_heading() {
         assert_eq!(text(url), code);
     }
     assert!(text("schedules#in-words").starts_with("## In words\n"));
-    assert_contains(&text("daylight"), &["schedules         cron, intervals, words, daylight saving"]);
+    assert_contains(
+        &text("daylight"),
+        &["schedules         cron, intervals, words, daylight saving"],
+    );
 }
 
 #[test]
@@ -108,7 +117,10 @@ fn the_pages_that_a_text_links_to_are_named_below_it() {
 fn an_unknown_topic_is_not_found_and_the_nearest_is_named() {
     let run = docs(&["shedules"]);
     assert_eq!((run.code, run.stdout.as_str()), (3, ""));
-    assert_contains(&run.stderr, &["the documentation has no \"shedules\"; did you mean \"schedules\"?"]);
+    assert_contains(
+        &run.stderr,
+        &["the documentation has no \"shedules\"; did you mean \"schedules\"?"],
+    );
     assert_contains(&docs(&["qqqq"]).stderr, &["`cued docs` lists the pages"]);
 }
 
@@ -153,7 +165,11 @@ fn a_word_of_no_heading_lists_the_pages_whose_text_has_it() {
     ] {
         let run = docs(words);
         assert_eq!(run.code, 0, "{words:?}: {}", run.stderr);
-        assert!(format!("\n{}", run.stdout).contains(&format!("\n{page} ")), "{words:?}: {}", run.stdout);
+        assert!(
+            format!("\n{}", run.stdout).contains(&format!("\n{page} ")),
+            "{words:?}: {}",
+            run.stdout
+        );
     }
     assert!(text("overlap").lines().all(|line| !line.contains('#')), "no heading has it");
     assert_eq!(docs(&["verlap"]).code, 3, "a part inside a word is another word");

@@ -48,7 +48,11 @@ fn each_command_has_a_manual_page() {
         // After the name of an option there is its meaning.
         for option in text.split("\n.TP\n").skip(1) {
             let meaning = option.lines().nth(1).unwrap_or_default();
-            assert!(!meaning.is_empty() && !meaning.starts_with('.'), "{}: {option}", page.display());
+            assert!(
+                !meaning.is_empty() && !meaning.starts_with('.'),
+                "{}: {option}",
+                page.display()
+            );
         }
     }
     let page = cued(&["man", "cue", "add"]).0;
@@ -79,7 +83,8 @@ const TIME: &str = "2030-01-01T00:00:00Z";
 #[test]
 fn the_outputs_of_the_documentation_are_those_of_the_program() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/cli/transcripts");
-    let mut files: Vec<PathBuf> = folder.read_dir().unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut files: Vec<PathBuf> =
+        folder.read_dir().unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();
     assert!(!files.is_empty(), "there are no transcripts");
     for file in files {

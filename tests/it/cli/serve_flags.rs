@@ -33,7 +33,12 @@ impl ServeProcess {
 
     #[track_caller]
     fn addr(&self) -> SocketAddr {
-        self.line.trim_end().strip_prefix("cued listening on http://").expect("a start").parse().unwrap()
+        self.line
+            .trim_end()
+            .strip_prefix("cued listening on http://")
+            .expect("a start")
+            .parse()
+            .unwrap()
     }
 
     fn client(&self) -> Client {
@@ -60,7 +65,8 @@ const FREE_PORT: [&str; 2] = ["--listen", "127.0.0.1:0"];
 
 #[test]
 fn environment_switches_accept_the_usual_spellings() {
-    for (value, second) in [("1", 201), ("true", 201), ("yes", 201), ("0", 403), ("false", 403), ("off", 403)]
+    for (value, second) in
+        [("1", 201), ("true", 201), ("yes", 201), ("0", 403), ("false", 403), ("off", 403)]
     {
         let server = ServeProcess::new(&FREE_PORT, &[("CUED_DEV", value)]);
         assert_eq!(server.second_registration(), second, "CUED_DEV={value}");
@@ -117,8 +123,7 @@ fn explicit_flags_override_dev() {
 #[test]
 fn a_file_with_a_later_last_seen_time_logs_a_warning() {
     let mut server = Server::with_test_clock("2030-01-01T00:00:00Z");
-    let cue =
-        json!({"name": "n", "transport": "worker", "schedule": {"type": "recurring", "cron": "* * * * *"}});
+    let cue = json!({"name": "n", "transport": "worker", "schedule": {"type": "recurring", "cron": "* * * * *"}});
     let user = server.user();
     user.create(&cue);
     user.advance("PT1M");
@@ -177,8 +182,10 @@ fn impossible_flags_are_wrong_usage_with_a_remedy() {
 #[test]
 fn the_server_has_the_memory_and_the_hosts_of_its_flags() {
     let flags = ["--max-buffered", "48", "--limits", "off"];
-    let server =
-        ServeProcess::new(&[&FREE_PORT[..], &flags].concat(), &[("CUED_ALLOW_HOST", "cue.test,b.test")]);
+    let server = ServeProcess::new(
+        &[&FREE_PORT[..], &flags].concat(),
+        &[("CUED_ALLOW_HOST", "cue.test,b.test")],
+    );
     let user = server.client().register("ada@example.com");
     for (host, status) in [("cue.test", 200), ("b.test:1", 200), ("c.test", 403)] {
         let request = format!("GET /status HTTP/1.1\r\nHost: {host}\r\n\r\n");
@@ -226,19 +233,32 @@ fn a_port_in_use_is_named_with_the_way_out() {
     let server = Server::start(DEV_UNLIMITED);
     let (_folder, db) = new_file();
     let listen = server.addr().to_string();
-    let text = refused(&cued(&["serve", "--listen", &listen, "--db"]).arg(&db).output().unwrap(), 1);
+    let text =
+        refused(&cued(&["serve", "--listen", &listen, "--db"]).arg(&db).output().unwrap(), 1);
     assert!(text.contains(&format!("cannot listen on {listen}")), "{text}");
-    assert!(text.contains("another cued, has this port: stop it, or give another --listen"), "{text}");
+    assert!(
+        text.contains("another cued, has this port: stop it, or give another --listen"),
+        "{text}"
+    );
     assert!(!db.exists());
-    let text = refused(&cued(&["serve", "--listen", "192.0.2.1:8000", "--db"]).arg(&db).output().unwrap(), 1);
-    assert!(text.contains("this machine has no such address") && text.contains("0.0.0.0"), "{text}");
+    let text = refused(
+        &cued(&["serve", "--listen", "192.0.2.1:8000", "--db"]).arg(&db).output().unwrap(),
+        1,
+    );
+    assert!(
+        text.contains("this machine has no such address") && text.contains("0.0.0.0"),
+        "{text}"
+    );
 }
 
 #[test]
 fn a_place_that_cannot_have_a_database_is_named_with_the_way_out() {
     let folder = TempDir::new().unwrap();
     let text = refused(&serve(&folder.path().join("missing/cued.db")).output().unwrap(), 1);
-    assert!(text.contains("missing/cued.db cannot be used") && text.contains("create it"), "{text}");
+    assert!(
+        text.contains("missing/cued.db cannot be used") && text.contains("create it"),
+        "{text}"
+    );
     assert!(!folder.path().join("missing").exists());
     let text = refused(&serve(folder.path()).output().unwrap(), 1);
     assert!(text.contains("Give --db the path of a file in it"), "{text}");
@@ -252,18 +272,21 @@ fn a_volume_of_another_user_is_named_with_the_user_that_needs_it() {
         // A file that another user can run, wherever the build is.
         let program = folder.path().join("cued");
         fs::copy(env!("CARGO_BIN_EXE_cued"), &program).unwrap();
-        fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))
+            .unwrap();
         command = Command::new(program);
         command.args(["serve", "--listen", "127.0.0.1:0", "--db"]).arg(&db).uid(NOBODY).gid(NOBODY);
         NOBODY
     } else {
-        fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o555)).unwrap();
+        fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o555))
+            .unwrap();
         rustix::process::geteuid().as_raw()
     };
     // A process that another test starts has the copy open for writing, between its fork and its program.
     let is_busy = |error: &io::Error| error.kind() == io::ErrorKind::ExecutableFileBusy;
-    let output =
-        until("the copy can be run", || Some(command.output()).filter(|it| !it.as_ref().is_err_and(is_busy)));
+    let output = until("the copy can be run", || {
+        Some(command.output()).filter(|it| !it.as_ref().is_err_and(is_busy))
+    });
     match output {
         Err(error) => skip(&format!("the program cannot be run as another user: {error}")),
         Ok(output) => {
@@ -277,7 +300,10 @@ fn a_volume_of_another_user_is_named_with_the_user_that_needs_it() {
 #[test]
 fn a_mistyped_variable_is_warned_of_with_the_name_that_was_meant() {
     let mut command = cued(&["serve", "--ephemeral"]);
-    command.env("CUED_LISTN", "0.0.0.0:80").env("CUED_SERVICE_HOST", "10.0.0.1").env("CUED_URL", "http://x");
+    command
+        .env("CUED_LISTN", "0.0.0.0:80")
+        .env("CUED_SERVICE_HOST", "10.0.0.1")
+        .env("CUED_URL", "http://x");
     let mut child = Process(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
     let mut line = String::new();
     BufReader::new(child.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
@@ -338,9 +364,15 @@ fn a_downgrade_is_refused_with_the_way_back() {
     file.close().unwrap();
     let before = fs::read(&db).unwrap();
     let text = refused(&serve(&db).output().unwrap(), 1);
-    assert!(text.contains("written by a newer cued") && text.contains("use that newer cued again"), "{text}");
+    assert!(
+        text.contains("written by a newer cued") && text.contains("use that newer cued again"),
+        "{text}"
+    );
     let copy = format!("{}.v{version}", db.display());
-    assert!(text.contains(&format!("`cued restore {copy} --db {} --replace`", db.display())), "{text}");
+    assert!(
+        text.contains(&format!("`cued restore {copy} --db {} --replace`", db.display())),
+        "{text}"
+    );
     assert!(fs::read(&db).unwrap() == before);
 
     // The way that the sentence names.
@@ -355,13 +387,14 @@ fn a_downgrade_is_refused_with_the_way_back() {
 fn a_server_whose_file_has_seen_the_future_is_degraded_until_its_clock_is_accepted() {
     let mut ahead = Server::with_test_clock("2060-01-01T00:00:00Z");
     let user = ahead.user();
-    let minutely =
-        json!({"name": "n", "transport": "worker", "schedule": {"type": "recurring", "cron": "* * * * *"}});
+    let minutely = json!({"name": "n", "transport": "worker", "schedule": {"type": "recurring", "cron": "* * * * *"}});
     let cue = user.create(&minutely)["id"].as_str().unwrap().to_owned();
     user.advance("PT2M");
     ahead.stop();
-    let server =
-        Server::start_on(&ahead.db(), &[DEV_UNLIMITED, &["--metrics-listen", "127.0.0.1:0"]].concat());
+    let server = Server::start_on(
+        &ahead.db(),
+        &[DEV_UNLIMITED, &["--metrics-listen", "127.0.0.1:0"]].concat(),
+    );
     let user = user.at(server.addr());
     let home = ClientHome::new().env("CUED_URL", server.url());
     let run = home.run(&["health"]);
@@ -374,11 +407,17 @@ fn a_server_whose_file_has_seen_the_future_is_degraded_until_its_clock_is_accept
     assert!(scrape(&server).value("cued_clock_behind_seconds", &[]) > 1e8);
 
     let said = ok(&server.db(), &["clock", "accept"]);
-    assert!(said.contains("from 2060-01-01T00:02:00Z to ") && said.contains("1 cue recomputed"), "{said}");
-    until("the server goes on", || (user.get("/health").expect(200)["status"] == "healthy").then_some(()));
+    assert!(
+        said.contains("from 2060-01-01T00:02:00Z to ") && said.contains("1 cue recomputed"),
+        "{said}"
+    );
+    until("the server goes on", || {
+        (user.get("/health").expect(200)["status"] == "healthy").then_some(())
+    });
     assert_eq!(home.ok(&["health", "--local", "--listen", &listen]), "healthy\n");
     assert!(scrape(&server).value("cued_clock_behind_seconds", &[]) == 0.0);
-    let next = user.get(&format!("/v1/cues/{cue}")).expect(200)["next_run"].as_str().unwrap().to_owned();
+    let next =
+        user.get(&format!("/v1/cues/{cue}")).expect(200)["next_run"].as_str().unwrap().to_owned();
     assert!(next.starts_with("20") && !next.starts_with("2060"), "{next}");
     let said = ok(&server.db(), &["clock", "accept"]);
     assert!(said.contains("nothing to set back"), "{said}");
@@ -392,8 +431,7 @@ fn the_first_line_is_the_address_although_mails_wait() {
     let mail = ["--smtp-url", "smtp://127.0.0.1:9", "--mail-from", "cued@example.com"];
     let clock = ["--test-clock", "2030-01-01T00:00:00Z"];
     let (mut server, user) = Server::with_user(&[DEV_UNLIMITED, &clock, &mail].concat());
-    let cue =
-        json!({"name": "n", "transport": "worker", "schedule": {"type": "recurring", "cron": "0 0 1 1 *"}});
+    let cue = json!({"name": "n", "transport": "worker", "schedule": {"type": "recurring", "cron": "0 0 1 1 *"}});
     let cue = user.create(&cue);
     let cue = format!("/v1/cues/{}/fire", id(&cue));
     for _ in 0..5 {

@@ -9,7 +9,9 @@ use std::time::Duration;
 use cued::domain::execution::attempt::FailureCause;
 use cued::domain::webhook::address_policy::{AddressPolicy, AllowRule};
 use cued::domain::webhook::callback::{Method, check_url};
-use cued::engine::webhook_client::address_guard::{AddressGuard, CACHE_TIME, MAX_CACHED, Monotonic};
+use cued::engine::webhook_client::address_guard::{
+    AddressGuard, CACHE_TIME, MAX_CACHED, Monotonic,
+};
 use cued::engine::webhook_client::{
     ClientOptions, DeliveryError, HttpWebhookClient, MAX_KEPT_BODY, WebhookClient, WebhookRequest,
 };
@@ -40,7 +42,12 @@ impl Script {
 }
 
 impl Resolver for Script {
-    fn resolve(&self, uri: &Uri, _: &Config, _: NextTimeout) -> Result<ResolvedSocketAddrs, ureq::Error> {
+    fn resolve(
+        &self,
+        uri: &Uri,
+        _: &Config,
+        _: NextTimeout,
+    ) -> Result<ResolvedSocketAddrs, ureq::Error> {
         self.asked.fetch_add(1, Ordering::SeqCst);
         let mut results = self.results.lock().unwrap();
         let result = if results.len() > 1 { results.pop() } else { results.last().copied() };
@@ -57,7 +64,12 @@ impl Resolver for Script {
 struct Deaf;
 
 impl Resolver for Deaf {
-    fn resolve(&self, _: &Uri, _: &Config, timeout: NextTimeout) -> Result<ResolvedSocketAddrs, ureq::Error> {
+    fn resolve(
+        &self,
+        _: &Uri,
+        _: &Config,
+        timeout: NextTimeout,
+    ) -> Result<ResolvedSocketAddrs, ureq::Error> {
         let (_open, nothing) = channel::<()>();
         assert!(nothing.recv_timeout(*timeout.after).is_err());
         Err(ureq::Error::Timeout(timeout.reason))
@@ -80,11 +92,16 @@ impl Seconds {
 }
 
 fn policy(values: &str) -> AddressPolicy {
-    let values: Vec<AllowRule> = values.split_whitespace().map(|value| value.parse().unwrap()).collect();
+    let values: Vec<AllowRule> =
+        values.split_whitespace().map(|value| value.parse().unwrap()).collect();
     AddressPolicy::new(&values)
 }
 
-fn webhook_client(policy: AddressPolicy, seconds: &Seconds, resolver: impl Resolver) -> HttpWebhookClient {
+fn webhook_client(
+    policy: AddressPolicy,
+    seconds: &Seconds,
+    resolver: impl Resolver,
+) -> HttpWebhookClient {
     let options = ClientOptions { policy, ..ClientOptions::default() };
     HttpWebhookClient::with_resolver(&options, seconds.clock(), resolver).unwrap()
 }
@@ -111,7 +128,9 @@ fn refused(result: Result<impl std::fmt::Debug, DeliveryError>) -> String {
 /// The addresses that the guard passes to the connector for a URL.
 fn resolve(guard: &AddressGuard, url: &str) -> Result<Vec<String>, String> {
     let found = guard.resolve(&url.parse().unwrap(), &Config::default(), a_while());
-    found.map(|found| found.iter().map(ToString::to_string).collect()).map_err(|error| error.to_string())
+    found
+        .map(|found| found.iter().map(ToString::to_string).collect())
+        .map_err(|error| error.to_string())
 }
 
 fn a_while() -> NextTimeout {
@@ -127,8 +146,9 @@ fn the_local_host_name_is_refused_without_a_connection() {
     let options = ClientOptions::default();
     let webhook_client = HttpWebhookClient::new(&options, Seconds::default().clock()).unwrap();
     for host in ["localhost", "LOCALHOST.", "localhost"] {
-        let text =
-            refused(webhook_client.send(&request(&format!("http://{host}:{}/", receiver.addr.port()))));
+        let text = refused(
+            webhook_client.send(&request(&format!("http://{host}:{}/", receiver.addr.port()))),
+        );
         assert!(
             text.starts_with(&format!(
                 "the host {host} was not found, or callbacks may not reach its addresses"
@@ -143,7 +163,8 @@ fn the_local_host_name_is_refused_without_a_connection() {
 fn a_blocked_ip_literal_is_refused_in_every_notation_without_a_lookup() {
     let receiver = Receiver::on_all_addresses();
     let script = Script::new(&["8.8.8.8"]);
-    let webhook_client = webhook_client(policy("public private"), &Seconds::default(), script.clone());
+    let webhook_client =
+        webhook_client(policy("public private"), &Seconds::default(), script.clone());
     for host in "127.0.0.1 127.1 2130706433 0x7f000001 0x7f.1 0177.0.0.1 017700000001 127.0.0.1. 127.9.9.9 0.0.0.0 0 \
                  [::1] [::] [::ffff:127.0.0.1] [::ffff:7f00:1] [::127.0.0.1] [64:ff9b::7f00:1] [2002:7f00:1::] \
                  169.254.169.254 2852039166 [fd00:ec2::254] [::ffff:a9fe:a9fe]"
@@ -192,7 +213,8 @@ fn a_name_that_changes_from_public_to_loopback_yields_no_address() {
 
 #[test]
 fn only_the_allowed_addresses_of_a_mixed_dns_result_are_used() {
-    let script = Script::new(&["10.0.0.1 8.8.8.8 ::1 ::ffff:127.0.0.1 2606:4700::1111 169.254.169.254"]);
+    let script =
+        Script::new(&["10.0.0.1 8.8.8.8 ::1 ::ffff:127.0.0.1 2606:4700::1111 169.254.169.254"]);
     let guard = AddressGuard::new(script, AddressPolicy::default(), Seconds::default().clock());
     let found = resolve(&guard, "https://mixed.example:8443/").unwrap();
     assert_eq!(found, ["8.8.8.8:8443", "[2606:4700::1111]:8443"]);
@@ -251,7 +273,8 @@ fn an_unknown_name_is_reported_and_resolved_again() {
 fn the_error_of_a_blocked_name_equals_that_of_an_unknown_one() {
     let error = |addresses: &'static str| {
         let script = Script::new(&[addresses, addresses]);
-        let webhook_client = webhook_client(AddressPolicy::default(), &Seconds::default(), script.clone());
+        let webhook_client =
+            webhook_client(AddressPolicy::default(), &Seconds::default(), script.clone());
         let send = || webhook_client.send(&request("http://db.corp.example/")).unwrap_err();
         let first = send();
         assert_eq!(first, send());
@@ -261,10 +284,16 @@ fn the_error_of_a_blocked_name_equals_that_of_an_unknown_one() {
     let unknown = error("");
     for addresses in ["10.1.2.3", "10.1.2.3 10.1.2.4", "127.0.0.1", "169.254.169.254", "fd12::7"] {
         let blocked = error(addresses);
-        assert_eq!((blocked.to_string(), blocked.cause()), (unknown.to_string(), FailureCause::UnknownName));
+        assert_eq!(
+            (blocked.to_string(), blocked.cause()),
+            (unknown.to_string(), FailureCause::UnknownName)
+        );
         let first = addresses.split(' ').next().unwrap();
         assert!(!blocked.to_string().contains(first), "{blocked}");
-        assert!(blocked.detail().unwrap().starts_with(&format!("resolved to {first} (")), "{blocked:?}");
+        assert!(
+            blocked.detail().unwrap().starts_with(&format!("resolved to {first} (")),
+            "{blocked:?}"
+        );
     }
 }
 
@@ -276,10 +305,16 @@ fn where_private_addresses_are_allowed_a_blocked_name_is_told_from_an_unknown_on
         let error = webhook_client.send(&request("http://nas.example/")).unwrap_err();
         (error.cause(), error.to_string())
     };
-    assert_eq!(error(""), (FailureCause::UnknownName, "the host nas.example was not found".to_owned()));
+    assert_eq!(
+        error(""),
+        (FailureCause::UnknownName, "the host nas.example was not found".to_owned())
+    );
     let (cause, text) = error("127.0.0.1");
     assert_eq!(cause, FailureCause::BlockedAddress);
-    assert!(text.starts_with("callbacks may not reach the addresses of the host nas.example"), "{text}");
+    assert!(
+        text.starts_with("callbacks may not reach the addresses of the host nas.example"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -298,7 +333,8 @@ fn only_the_exempt_path_is_reachable_even_on_an_open_connection() {
     let port = receiver.addr.port();
     let policy = AddressPolicy::default().with_exemption("cue.example", port, "/v1/echo/");
     let webhook_client = webhook_client(policy, &Seconds::default(), Script::new(&["127.0.0.1"]));
-    let send = |path: &str| webhook_client.send(&request(&format!("http://Cue.example:{port}{path}")));
+    let send =
+        |path: &str| webhook_client.send(&request(&format!("http://Cue.example:{port}{path}")));
     assert_eq!(send("/v1/echo/0123456789abcdef").unwrap().http_status, 200);
     for path in ["/v1/cues", "/v1/echo/../cues", "/v1/echo/", "/"] {
         refused(send(path));

@@ -42,7 +42,10 @@ fn number(fixture: &Fixture, sql: &'static str) -> i64 {
 }
 
 fn alerts_of(fixture: &Fixture, user: i64) -> Vec<Value> {
-    let list = fixture.app.store.read(move |read| alerts::list(read, user, &AlertFilter::default(), 100, 0));
+    let list = fixture
+        .app
+        .store
+        .read(move |read| alerts::list(read, user, &AlertFilter::default(), 100, 0));
     list.wait().unwrap().0.iter().map(|alert| alert.json()).collect()
 }
 
@@ -61,7 +64,10 @@ fn a_transaction_creates_at_most_500_executions_and_the_next_one_continues() {
     }
     assert_eq!(sizes, [500, 500, 500, 500, 300]);
     let doubled = "SELECT count(*) FROM (SELECT cue_key, scheduled_for FROM executions GROUP BY 1, 2 HAVING count(*) > 1)";
-    assert_eq!((number(&fixture, "SELECT count(*) FROM executions"), number(&fixture, doubled)), (2_300, 0));
+    assert_eq!(
+        (number(&fixture, "SELECT count(*) FROM executions"), number(&fixture, doubled)),
+        (2_300, 0)
+    );
     assert_eq!(number(&fixture, "SELECT sum(count) FROM missed_runs"), 23 * 80);
     assert_eq!(number(&fixture, "SELECT sum(is_catch_up) FROM executions"), 2_300);
 }
@@ -103,7 +109,10 @@ fn a_cue_that_was_chosen_before_its_outage_fires_once() {
     let fired = fixture.write(move |tx| firer.fire_due(tx, outage, &[1, 2], 500).unwrap());
     assert_eq!((fired.cues, fired.executions), (3, 6));
     let runs = "SELECT count(*) FROM (SELECT DISTINCT cue_key, scheduled_for FROM executions)";
-    assert_eq!((number(&fixture, runs), number(&fixture, "SELECT count(*) FROM executions")), (6, 6));
+    assert_eq!(
+        (number(&fixture, runs), number(&fixture, "SELECT count(*) FROM executions")),
+        (6, 6)
+    );
 }
 
 #[test]
@@ -120,7 +129,8 @@ fn workers_get_a_run_that_falls_due_now_before_those_of_an_outage() {
         list.executions.iter().map(|it| it.scheduled_for.to_string()[14..16].to_owned()).collect();
     let expected = ["06", "06", "01", "01", "02", "02", "03", "03", "04", "04", "05", "05"];
     assert_eq!(minutes, expected);
-    let next = fixture.app.store.read(move |read| claims::find_next(read, user, None)).wait().unwrap();
+    let next =
+        fixture.app.store.read(move |read| claims::find_next(read, user, None)).wait().unwrap();
     assert_eq!(next, Some(list.executions[0].id));
 }
 
@@ -138,8 +148,10 @@ fn the_alert_about_an_outage_is_sent_although_the_process_ends_amid_the_catch_up
     fixture.advance(1);
     let fixture = fixture.restart();
     Scheduler::start(&fixture.app).unwrap().run_once(&fixture.app).unwrap();
-    let runs =
-        alerts_of(&fixture, user).iter().map(|alert| alert["metadata"]["runs"].clone()).collect::<Vec<_>>();
+    let runs = alerts_of(&fixture, user)
+        .iter()
+        .map(|alert| alert["metadata"]["runs"].clone())
+        .collect::<Vec<_>>();
     assert_eq!(runs, [json!(10), json!(20)]);
     assert_eq!(number(&fixture, "SELECT count(*) FROM outbox WHERE due_at IS NULL"), 1);
     fixture.advance(60);
@@ -164,7 +176,10 @@ fn an_account_gets_one_alert_about_the_runs_of_an_outage() {
         ("cue_id", Value::Null),
         ("execution_id", Value::Null),
         ("severity", json!("warning")),
-        ("metadata", json!({"runs": 9, "from": "2026-01-01T10:01:00Z", "to": "2026-01-01T10:03:00Z"})),
+        (
+            "metadata",
+            json!({"runs": 9, "from": "2026-01-01T10:01:00Z", "to": "2026-01-01T10:03:00Z"}),
+        ),
     ]);
     expected.iter().for_each(|(field, value)| assert_eq!(&alert[*field], value, "{field}"));
     let others = alerts_of(&fixture, other);

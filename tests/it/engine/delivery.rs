@@ -35,7 +35,8 @@ fn a_missing_payload_is_sent_as_an_empty_object_and_get_has_no_body() {
     fixture.sql("UPDATE cues SET callback_method = 'GET'");
     fixture.due(cue);
     fixture.deliver(&webhook_client);
-    let bodies: Vec<_> = webhook_client.requests().into_iter().map(|request| request.body).collect();
+    let bodies: Vec<_> =
+        webhook_client.requests().into_iter().map(|request| request.body).collect();
     assert_eq!(bodies, [Some(b"{}".to_vec()), None]);
 }
 
@@ -159,7 +160,8 @@ fn a_later_execution_uses_the_callback_at_its_send_time() {
 fn a_worker_execution_becomes_claimable_and_is_never_sent() {
     let fixture = DeliveryFixture::new(8);
     let cue = fixture.webhook_cue(URL);
-    fixture.sql("UPDATE cues SET transport = 'worker', destination_hash = NULL, callback_url = NULL");
+    fixture
+        .sql("UPDATE cues SET transport = 'worker', destination_hash = NULL, callback_url = NULL");
     let id = fixture.due_at(cue, at("2026-01-01T00:00:05Z"));
     fixture.advance(5);
     // The writer notifies after it has returned the result and before the next write.
@@ -188,7 +190,10 @@ fn an_interrupted_delivery_repeats_with_the_same_attempt_number() {
     let claimed = fixture.claim_deliveries(&mut Dispatcher::new(64));
     assert_eq!(claimed.len(), 2);
     assert_eq!(fixture.state(first), ("delivering".to_owned(), 1));
-    assert!(fixture.claim_deliveries(&mut Dispatcher::new(64)).is_empty(), "never two attempts at once");
+    assert!(
+        fixture.claim_deliveries(&mut Dispatcher::new(64)).is_empty(),
+        "never two attempts at once"
+    );
 
     let fixture = fixture.restart();
     assert_eq!(requeue_interrupted(&fixture.app).unwrap(), 2);
@@ -207,7 +212,8 @@ fn an_interrupted_delivery_repeats_with_the_same_attempt_number() {
 fn recovery_keeps_claims_of_workers() {
     let fixture = DeliveryFixture::new(8);
     let cue = fixture.webhook_cue(URL);
-    fixture.sql("UPDATE cues SET transport = 'worker', destination_hash = NULL, callback_url = NULL");
+    fixture
+        .sql("UPDATE cues SET transport = 'worker', destination_hash = NULL, callback_url = NULL");
     let id = fixture.due(cue);
     fixture.sql(
         "UPDATE executions SET status = 'delivering', queue_name = NULL, attempts = 1, last_attempt_at = 1",
@@ -235,7 +241,11 @@ fn the_result_of_a_deleted_cue_is_dropped_even_if_its_row_id_is_reused() {
 
     dispatcher.run_once(&fixture.app, vec![returned], DispatcherMode::Draining).unwrap();
     assert_eq!(fixture.state(other), ("delivering".to_owned(), 1));
-    assert_eq!(fixture.app.engine_stats.delivered.get(), 1, "counted, because the attempt has ended");
+    assert_eq!(
+        fixture.app.engine_stats.delivered.get(),
+        1,
+        "counted, because the attempt has ended"
+    );
     assert_eq!(dispatcher.unfinished(), 0);
 }
 
@@ -275,8 +285,10 @@ fn an_unrecordable_result_does_not_block_the_others() {
     ));
     let mut dispatcher = Dispatcher::new(64);
     let claimed = fixture.claim_deliveries(&mut dispatcher);
-    let returned =
-        claimed.iter().map(|delivery| fixture.attempt(&RecordingClient::default(), delivery)).collect();
+    let returned = claimed
+        .iter()
+        .map(|delivery| fixture.attempt(&RecordingClient::default(), delivery))
+        .collect();
     assert!(matches!(
         dispatcher.run_once(&fixture.app, returned, DispatcherMode::Running),
         Err(Error::Fault(_))
@@ -293,7 +305,9 @@ fn an_unreadable_row_fails_alone() {
     let (broken, sound) = (fixture.due(broken), fixture.due(sound));
     assert_eq!(fixture.deliver(&RecordingClient::default()), 2);
     assert_eq!(fixture.state(broken).0, "failed");
-    assert!(fixture.field::<String>(broken, "error_message").starts_with("the request cannot be built"));
+    assert!(
+        fixture.field::<String>(broken, "error_message").starts_with("the request cannot be built")
+    );
     assert_eq!(fixture.state(sound).0, "success");
 }
 
@@ -305,7 +319,9 @@ fn a_pass_without_work_waits_for_no_write() {
     let (done, ended) = channel();
     let app = Arc::clone(&fixture.app);
     std::thread::spawn(move || {
-        done.send(Dispatcher::new(8).run_once(&app, Vec::new(), DispatcherMode::Running).unwrap().len())
+        done.send(
+            Dispatcher::new(8).run_once(&app, Vec::new(), DispatcherMode::Running).unwrap().len(),
+        )
     });
     let claimed = ended.recv_timeout(Duration::from_secs(10));
     release.send(()).unwrap();

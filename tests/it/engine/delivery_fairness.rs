@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use cued::domain::ids::ExecutionId;
 use cued::engine::EngineThread;
-use cued::engine::delivery::dispatcher::{DeliveryService, Dispatcher, DispatcherMode, requeue_interrupted};
+use cued::engine::delivery::dispatcher::{
+    DeliveryService, Dispatcher, DispatcherMode, requeue_interrupted,
+};
 use cued::engine::delivery::threads::MAX_BYTES;
 use cued::engine::webhook_client::{DeliveryError, WebhookClient, WebhookRequest, WebhookResponse};
 use cued::store::db::counters;
@@ -39,7 +41,11 @@ struct State {
 }
 
 impl Receivers {
-    fn start(fixture: &DeliveryFixture, quick: usize, times_out: bool) -> (Arc<Self>, EngineThread) {
+    fn start(
+        fixture: &DeliveryFixture,
+        quick: usize,
+        times_out: bool,
+    ) -> (Arc<Self>, EngineThread) {
         let (state, changed) = (Mutex::default(), Condvar::new());
         let receivers = Arc::new(Self { quick, times_out, state, changed });
         let client = Arc::clone(&receivers) as Arc<dyn WebhookClient>;
@@ -72,7 +78,8 @@ impl WebhookClient for Receivers {
         state.attempts.push((sent("X-CueAPI-Execution-Id"), sent("X-CueAPI-Attempt")));
         let of_host = state.sent.entry(request.url.clone()).or_default();
         *of_host += 1;
-        let is_silent = request.url.contains("//hang") || (request.url == HERD && *of_host > self.quick);
+        let is_silent =
+            request.url.contains("//hang") || (request.url == HERD && *of_host > self.quick);
         if is_silent && !state.is_open {
             if self.times_out {
                 return Err(DeliveryError::Timeout { within: Duration::ZERO, status: None });
@@ -105,7 +112,8 @@ fn until_all(fixture: &DeliveryFixture, status: &'static str, all: usize) {
 fn check_counters(fixture: &DeliveryFixture) {
     let file = Connection::open(&fixture.app.config.db).unwrap();
     // The fixture inserts cues without counting them.
-    let of_queues = counters::discrepancies(&file).unwrap().into_iter().filter(|it| !it.contains("of user"));
+    let of_queues =
+        counters::discrepancies(&file).unwrap().into_iter().filter(|it| !it.contains("of user"));
     assert_eq!(of_queues.collect::<Vec<_>>(), Vec::<String>::new());
 }
 
@@ -126,7 +134,8 @@ fn accounts_take_turns_and_destinations_take_turns_within_an_account_oldest_firs
         fixture.due(cue);
     }
     let claimed = fixture.claim_deliveries(&mut Dispatcher::new(64));
-    let order: Vec<_> = claimed.iter().map(|it| (it.attempt_ref.destination, it.attempt_ref.key)).collect();
+    let order: Vec<_> =
+        claimed.iter().map(|it| (it.attempt_ref.destination, it.attempt_ref.key)).collect();
     assert_eq!(order, [(10, 1), (40, 7), (20, 4), (40, 8), (30, 5), (10, 2), (30, 6), (10, 3)]);
 }
 
@@ -155,7 +164,8 @@ fn one_account_with_many_executions_and_hosts_delays_no_other() {
 #[test]
 fn runs_that_fall_due_now_are_sent_before_those_of_an_outage() {
     let fixture = DeliveryFixture::new(8);
-    let cues: Vec<_> = (0..30).map(|host| fixture.webhook_cue(&format!("https://{host}.example/"))).collect();
+    let cues: Vec<_> =
+        (0..30).map(|host| fixture.webhook_cue(&format!("https://{host}.example/"))).collect();
     fixture.sql(
         "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 700)
          INSERT INTO executions (id, cue_key, user_key, transport, status, queue_name, destination_hash, scheduled_for,

@@ -77,7 +77,8 @@ fn claims_that_overrun_are_looked_at_once_per_heartbeat_in_bounded_batches() {
     let user = fixture.user("ada");
     let cue = fixture.worker_cue(user, |_| ());
     fixture.runs(&cue, (0..450).map(|_| json!({})));
-    let claims: Vec<_> = (0..450).map(|_| claim_next(&fixture.app, user, None, "alive".to_owned())).collect();
+    let claims: Vec<_> =
+        (0..450).map(|_| claim_next(&fixture.app, user, None, "alive".to_owned())).collect();
     assert!(claims.into_iter().all(|claim| claim.wait().is_ok()));
     fixture.advance(899);
     fixture.heartbeat(user, "alive");
@@ -150,7 +151,8 @@ fn more_expired_claims_than_one_batch_are_all_released() {
     let user = fixture.user("ada");
     let cue = fixture.worker_cue(user, |_| ());
     fixture.runs(&cue, (0..450).map(|_| json!({})));
-    let claims: Vec<_> = (0..450).map(|_| claim_next(&fixture.app, user, None, "w1".to_owned())).collect();
+    let claims: Vec<_> =
+        (0..450).map(|_| claim_next(&fixture.app, user, None, "w1".to_owned())).collect();
     assert!(claims.into_iter().all(|claim| claim.wait().is_ok()));
     fixture.advance(900);
     let passes: Vec<usize> = (0..4).map(|_| release_expired(&fixture)).collect();
@@ -175,7 +177,10 @@ fn a_late_report_ends_a_released_execution() {
     let over = fixture.execution(user, id).execution;
     assert_eq!((over.status, over.error_message), (ExecutionStatus::Success, None));
     assert!(fixture.claimable(user, None, None, 10).is_empty());
-    assert_eq!(code(claim(&fixture.app, user, id, "w2".to_owned()).wait()), ErrorCode::AlreadyClaimed);
+    assert_eq!(
+        code(claim(&fixture.app, user, id, "w2".to_owned()).wait()),
+        ErrorCode::AlreadyClaimed
+    );
     assert_eq!(code(fixture.report(user, id, false)), ErrorCode::OutcomeAlreadyReported);
 }
 
@@ -242,7 +247,8 @@ fn a_claim_that_ends_with_the_account_has_its_own_duration() {
     fixture.advance(60);
     let now = fixture.now();
     fixture.write(move |tx| delivery_queue::fail_all_for_user(tx, user, "disabled", now).unwrap());
-    let list = fixture.app.store.read(move |read| attempts::list(read, user, id)).wait().unwrap().unwrap();
+    let list =
+        fixture.app.store.read(move |read| attempts::list(read, user, id)).wait().unwrap().unwrap();
     let seconds: Vec<_> = list.iter().map(|it| it.duration.unwrap().as_secs()).collect();
     assert_eq!(seconds, [900, 60]);
 }

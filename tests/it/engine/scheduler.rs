@@ -47,7 +47,13 @@ fn runs(fixture: &Fixture, cue_key: i64) -> Vec<String> {
 }
 
 fn missed(fixture: &Fixture, cue_key: i64) -> Vec<MissedRuns> {
-    fixture.app.store.read(move |read| due_cues::list_missed(read, cue_key, 100, 0)).wait().unwrap().0
+    fixture
+        .app
+        .store
+        .read(move |read| due_cues::list_missed(read, cue_key, 100, 0))
+        .wait()
+        .unwrap()
+        .0
 }
 
 #[test]
@@ -59,7 +65,10 @@ fn a_late_server_runs_every_instant_in_order() {
     let mut scheduler = Scheduler::start(&fixture.app).unwrap();
     fixture.advance(3 * 3_600);
     let fired = scheduler.run_once(&fixture.app).unwrap();
-    assert_eq!(runs(&fixture, cue), ["2026-01-01T11:00:00Z", "2026-01-01T12:00:00Z", "2026-01-01T13:00:00Z"]);
+    assert_eq!(
+        runs(&fixture, cue),
+        ["2026-01-01T11:00:00Z", "2026-01-01T12:00:00Z", "2026-01-01T13:00:00Z"]
+    );
     assert_eq!(fired.executions, 3);
     assert_eq!(missed(&fixture, cue), []);
 }
@@ -134,10 +143,9 @@ fn a_cue_with_an_unusable_schedule_fails_with_its_reason_and_alone() {
     let (fixture, cue) = adrift(NOON, CatchUp::Latest);
     let user = fixture.user("v");
     let sound = fixture.worker_cue(user, |_| ());
-    let spoil = fixture
-        .app
-        .store
-        .write(move |tx| Ok(tx.execute("UPDATE cues SET timezone = 'Mars/Olympus' WHERE key = ?1", [cue])?));
+    let spoil = fixture.app.store.write(move |tx| {
+        Ok(tx.execute("UPDATE cues SET timezone = 'Mars/Olympus' WHERE key = ?1", [cue])?)
+    });
     spoil.wait().unwrap();
     let mut scheduler = Scheduler::start(&fixture.app).unwrap();
     fixture.advance(3_600);
@@ -152,7 +160,8 @@ fn a_cue_with_an_unusable_schedule_fails_with_its_reason_and_alone() {
 fn a_changed_schedule_starts_now_in_its_own_zone() {
     let (fixture, key) = adrift(NOON, CatchUp::Latest);
     let mut cue = fixture.cue(key);
-    let schedule = SchedulePatch { timezone: Some("Asia/Kathmandu".to_owned()), ..SchedulePatch::default() };
+    let schedule =
+        SchedulePatch { timezone: Some("Asia/Kathmandu".to_owned()), ..SchedulePatch::default() };
     cue.apply(&CuePatch { schedule, ..CuePatch::default() }, fixture.now()).unwrap();
     // Kathmandu is 5 hours 45 minutes ahead.
     assert_eq!(cue.next_run, Some(at("2026-03-01T12:15:00Z")));
@@ -292,7 +301,8 @@ fn accounts(user: &User, path: &str) -> (Vec<Value>, Vec<(Value, Value)>) {
     let column = |rows: &Value, name: &str| -> Vec<Value> {
         rows.as_array().unwrap().iter().map(|row| row[name].clone()).collect()
     };
-    let reasons = column(&missed["missed"], "count").into_iter().zip(column(&missed["missed"], "reason"));
+    let reasons =
+        column(&missed["missed"], "count").into_iter().zip(column(&missed["missed"], "reason"));
     (column(&shown["executions"], "scheduled_for"), reasons.collect())
 }
 
@@ -348,7 +358,10 @@ fn a_patch_without_a_schedule_leaves_the_due_run_to_the_scheduler() {
 fn a_patch_fires_nothing_while_the_clock_is_behind_the_file() {
     let (api, user) = behind();
     let path = create(&user, json!({"type": "recurring", "cron": "* * * * *"}));
-    api.fixture.app.engine_stats.record_last_seen(api.fixture.now() + jiff::SignedDuration::from_hours(1));
+    api.fixture
+        .app
+        .engine_stats
+        .record_last_seen(api.fixture.now() + jiff::SignedDuration::from_hours(1));
     api.fixture.advance(70);
     let paused = patched(&user, &path, &json!({"status": "paused"}));
     assert_eq!((&paused["run_count"], &paused["missed_count"]), (&json!(0), &json!(1)));
@@ -404,12 +417,20 @@ fn runs_due_in_over_a_minute_of_a_full_disk_were_missed() {
     let is_full = fixture.refuse_commits();
     for _ in 0..13 {
         fixture.app.clock.elapse(Duration::from_secs(10));
-        assert_eq!(scheduler.run_once(&fixture.app).is_err(), fixture.now() >= at("2026-03-01T12:01:00Z"));
+        assert_eq!(
+            scheduler.run_once(&fixture.app).is_err(),
+            fixture.now() >= at("2026-03-01T12:01:00Z")
+        );
     }
     is_full.store(false, Ordering::SeqCst);
     scheduler.run_once(&fixture.app).unwrap();
-    assert_eq!(cues.map(|cue| runs(&fixture, cue)), [vec![], vec!["2026-03-01T12:02:00Z".to_owned()]]);
-    for (cue, count, last) in [(cues[0], 2, "2026-03-01T12:02:00Z"), (cues[1], 1, "2026-03-01T12:01:00Z")] {
+    assert_eq!(
+        cues.map(|cue| runs(&fixture, cue)),
+        [vec![], vec!["2026-03-01T12:02:00Z".to_owned()]]
+    );
+    for (cue, count, last) in
+        [(cues[0], 2, "2026-03-01T12:02:00Z"), (cues[1], 1, "2026-03-01T12:01:00Z")]
+    {
         let row = MissedRuns {
             first: at("2026-03-01T12:01:00Z"),
             last: at(last),

@@ -9,7 +9,9 @@ use std::{fs, thread};
 
 use cued::mail::queue::LoginMailer;
 use cued::mail::{Mail, MailTransport, Smtp};
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, date_time_ymd};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, date_time_ymd,
+};
 use rustls::crypto::ring::default_provider;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
@@ -92,7 +94,8 @@ impl HttpsReceiver {
                 let mut reader = BufReader::new(secure(stream, &config));
                 // A client that does not trust the certificate ends the handshake.
                 let Ok(Some((_, headers))) = read_head(&mut reader) else { continue };
-                let length = header(&headers, "content-length").map_or(0, |length| length.parse().unwrap());
+                let length =
+                    header(&headers, "content-length").map_or(0, |length| length.parse().unwrap());
                 let mut body = vec![0; length];
                 reader.read_exact(&mut body).unwrap();
                 received.lock().unwrap().push(body);
@@ -162,7 +165,12 @@ fn a_certificate_that_its_owner_signed_is_its_own_authority_if_it_can_serve() {
         params.is_ca = is_ca;
         let key = KeyPair::generate().unwrap();
         let own = params.self_signed(&key).unwrap();
-        serve_and_expect(&own.pem(), config_of(own.der().clone(), key.serialize_der()), status, words);
+        serve_and_expect(
+            &own.pem(),
+            config_of(own.der().clone(), key.serialize_der()),
+            status,
+            words,
+        );
     }
     let certificate = CertificateDer::from_pem_slice(VERSION_1.as_bytes()).unwrap();
     let config = config_of(certificate, KeyPair::generate().unwrap().serialize_der());
@@ -205,7 +213,10 @@ fn a_certificate_for_another_name_or_time_is_refused() {
         let receiver = HttpsReceiver::start(config);
         let execution = deliver(&["--callback-ca", file.path().to_str().unwrap()], &receiver);
         let message = execution["error_message"].as_str().unwrap();
-        assert!(message.starts_with("no encrypted connection") && message.contains(says), "{message}");
+        assert!(
+            message.starts_with("no encrypted connection") && message.contains(says),
+            "{message}"
+        );
         assert_eq!((&execution["status"], receiver.count()), (&json!("failed"), 0));
     }
 }
@@ -365,7 +376,12 @@ fn read_line(stream: &mut impl Read) -> io::Result<Option<String>> {
 const LOGIN: &str = "post:hunter2@";
 
 /// A route to the mail server by the name `localhost`, with the rules of a server elsewhere.
-fn route(scheme: &str, login: &str, server: &TlsMailServer, authority: &Authority) -> MailTransport {
+fn route(
+    scheme: &str,
+    login: &str,
+    server: &TlsMailServer,
+    authority: &Authority,
+) -> MailTransport {
     route_to(&format!("{scheme}://{login}localhost:{}", server.port()), authority)
 }
 
@@ -440,8 +456,9 @@ fn the_log_says_whether_mail_is_sent_over_tls() {
         ("smtp://mail.example.com?tls=none", Some("none")),
         ("smtp://127.0.0.1", None),
     ] {
-        let server =
-            Server::start(&[DEV_UNLIMITED, &["--smtp-url", url, "--mail-from", "a@example.com"]].concat());
+        let server = Server::start(
+            &[DEV_UNLIMITED, &["--smtp-url", url, "--mail-from", "a@example.com"]].concat(),
+        );
         let log = server.log();
         let line = log.lines().find(|line| line.contains("mail is sent by SMTP"));
         assert_eq!(line.and_then(|line| line.split('"').nth(1)), tls, "{url}: {log}");
@@ -491,12 +508,16 @@ fn the_log_says_why_a_mail_server_is_not_trusted() {
     let authority = Authority::new();
     let mail = TlsMailServer::start(Security::Implicit, authority.server("localhost"));
     let url = format!("smtps://{LOGIN}localhost:{}", mail.port());
-    let server =
-        Server::start(&[DEV_UNLIMITED, &["--smtp-url", &url, "--mail-from", "cued@example.com"]].concat());
+    let server = Server::start(
+        &[DEV_UNLIMITED, &["--smtp-url", &url, "--mail-from", "cued@example.com"]].concat(),
+    );
     let client = server.client();
     let code = client.post("/v1/auth/device-code", &json!({})).expect(201)["device_code"].clone();
     client
-        .post("/v1/auth/device-code/submit-email", &json!({"device_code": code, "email": "ann@example.com"}))
+        .post(
+            "/v1/auth/device-code/submit-email",
+            &json!({"device_code": code, "email": "ann@example.com"}),
+        )
         .expect(200);
     let line = until("the failure is logged", || {
         server.log().lines().find(|line| line.contains("will be retried")).map(str::to_owned)

@@ -39,7 +39,10 @@ fn unclaimed_alerts(fixture: &Fixture, user: i64) -> Vec<Alert> {
 
 /// The alerts of the user, newest first.
 fn alerts(fixture: &Fixture, user: i64) -> Vec<Alert> {
-    let list = fixture.app.store.read(move |read| alerts::list(read, user, &AlertFilter::default(), 100, 0));
+    let list = fixture
+        .app
+        .store
+        .read(move |read| alerts::list(read, user, &AlertFilter::default(), 100, 0));
     list.wait().unwrap().0
 }
 
@@ -82,7 +85,11 @@ fn a_failure_for_want_of_a_claim_has_the_consequences_of_any_other() {
     assert_eq!(fixture.cue(once.key).status, CueStatus::Failed);
     assert_eq!(fixture.cue(pausing.key).status, CueStatus::Paused);
     let kinds: Vec<_> = alerts(&fixture, user).iter().map(|it| it.alert_type.as_str()).collect();
-    assert_eq!(kinds, ["consecutive_failures"], "three in a row, and none about the wait that has ended");
+    assert_eq!(
+        kinds,
+        ["consecutive_failures"],
+        "three in a row, and none about the wait that has ended"
+    );
 }
 
 #[test]
@@ -137,7 +144,8 @@ fn hourly_executions_get_an_alert_each_whatever_the_delay_of_the_scheduler() {
     let fixture = Fixture::new();
     let user = fixture.user("ada");
     let cue = fixture.worker_cue(user, |_| ());
-    let late = |hour: i64, millis: i64| after_begin(hour * 3_600) + SignedDuration::from_millis(millis);
+    let late =
+        |hour: i64, millis: i64| after_begin(hour * 3_600) + SignedDuration::from_millis(millis);
     for (hour, millis) in [(0, 40), (1, 5), (2, 60), (3, 0)] {
         fixture.app.clock.set(late(hour, millis));
         fixture.run(&cue, json!({}));
@@ -159,7 +167,8 @@ fn ten_thousand_unclaimed_executions_are_handled_in_bounded_batches() {
     }
     fixture.app.clock.set(after_begin(900));
     assert_eq!(look(&fixture), 51, "200 in a write");
-    let unclaimed = alerts(&fixture, user).iter().filter(|it| it.alert_type.as_str() == "unclaimed").count();
+    let unclaimed =
+        alerts(&fixture, user).iter().filter(|it| it.alert_type.as_str() == "unclaimed").count();
     assert_eq!(unclaimed, 1, "for the cue that lets its executions wait");
     let waiting = fixture.app.store.read(move |read| claims::count_waiting(read, cue.key, 10_000));
     let left = fixture.app.store.read(move |read| claims::count_waiting(read, failing.key, 10_000));
@@ -242,7 +251,12 @@ fn an_account_with_a_thousand_alerts_within_the_hour_gets_no_further_ones() {
     }
     let raised = || -> i64 {
         let count = "SELECT count(*) FROM alerts";
-        fixture.app.store.read(move |read| Ok(read.query_row(count, [], |row| row.get(0))?)).wait().unwrap()
+        fixture
+            .app
+            .store
+            .read(move |read| Ok(read.query_row(count, [], |row| row.get(0))?))
+            .wait()
+            .unwrap()
     };
     look_after(&fixture, 900);
     assert_eq!(

@@ -72,7 +72,8 @@ fn sent(request: &WebhookRequest) -> Delivery {
 
 #[test]
 fn the_request_has_exactly_the_given_headers_and_body() {
-    let headers = [("Content-Type", "application/json"), ("X-CueAPI-Attempt", "2"), ("User-Agent", "mine/1")];
+    let headers =
+        [("Content-Type", "application/json"), ("X-CueAPI-Attempt", "2"), ("User-Agent", "mine/1")];
     let headers = headers.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
     let body = Some(b"{\"a\": 1}".to_vec());
     let request = sent(&WebhookRequest {
@@ -138,7 +139,10 @@ fn every_status_is_returned_as_a_response() {
 fn a_redirect_is_a_response_and_is_not_followed() {
     for status in [301, 302, 303, 307, 308] {
         let other = Receiver::with(Reaction::bytes(OK));
-        let bytes = format!("HTTP/1.1 {status} X\r\nLocation: {}\r\nContent-Length: 0\r\n\r\n", other.url());
+        let bytes = format!(
+            "HTTP/1.1 {status} X\r\nLocation: {}\r\nContent-Length: 0\r\n\r\n",
+            other.url()
+        );
         assert_eq!(respond_with(&bytes).unwrap().http_status, status);
         assert_eq!(other.connections(), 0);
     }
@@ -146,7 +150,8 @@ fn a_redirect_is_a_response_and_is_not_followed() {
 
 #[test]
 fn interim_responses_are_skipped_and_101_is_a_final_response() {
-    let bytes = format!("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: <x>\r\n\r\n{OK}");
+    let bytes =
+        format!("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: <x>\r\n\r\n{OK}");
     assert_eq!(respond_with(&bytes).unwrap().http_status, 200);
     let switch = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\r\n";
     assert_eq!(respond_with(switch).unwrap().http_status, 101);
@@ -197,17 +202,22 @@ fn an_endless_response_body_is_cut_and_its_start_kept() {
 #[test]
 fn a_2xx_whose_body_breaks_off_is_a_success_with_a_note() {
     let answer = |bytes: &'static str| {
-        let receiver = Receiver::with(Reaction::script(|stream| stream.write_all(bytes.as_bytes()).unwrap()));
+        let receiver =
+            Receiver::with(Reaction::script(|stream| stream.write_all(bytes.as_bytes()).unwrap()));
         send(receiver.url())
     };
     let response = answer("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhi").unwrap();
     assert_eq!((response.http_status, response.body.as_slice()), (200, b"hi".as_slice()));
     let note = "returned 200, but the connection was closed before the response was complete";
     assert_eq!(response.note.as_deref(), Some(note));
-    let response = answer("HTTP/1.1 201 Created\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n").unwrap();
+    let response =
+        answer("HTTP/1.1 201 Created\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n").unwrap();
     assert!(response.note.unwrap().starts_with("returned 201, but the response is not valid HTTP"));
     let text = connection_fault(&answer("HTTP/1.1 500 X\r\nContent-Length: 10\r\n\r\nhi"));
-    assert_eq!(text, "returned 500, but the connection was closed before the response was complete");
+    assert_eq!(
+        text,
+        "returned 500, but the connection was closed before the response was complete"
+    );
 }
 
 /// RFC 9112 §5.1 and §5.2 say what a client bears with.
@@ -225,15 +235,22 @@ fn old_and_long_heads_do_not_fail_a_response() {
         let webhook_client = client_with(Duration::from_secs(30));
         for _ in 0..2 {
             let request = WebhookRequest { keeps_headers: true, ..request(receiver.url()) };
-            let response = webhook_client.send(&request).unwrap_or_else(|error| panic!("{head:?}: {error}"));
-            assert_eq!((response.http_status, response.body.as_slice()), (200, b"hi".as_slice()), "{head:?}");
+            let response =
+                webhook_client.send(&request).unwrap_or_else(|error| panic!("{head:?}: {error}"));
+            assert_eq!(
+                (response.http_status, response.body.as_slice()),
+                (200, b"hi".as_slice()),
+                "{head:?}"
+            );
             assert!(response.headers.len() <= 100);
             let long = response.headers.iter().find(|(name, _)| name == "x-long");
             assert!(long.is_none_or(|(_, value)| value == "one two three"), "{long:?}");
         }
         assert_eq!(receiver.connections(), 1, "{head:?}");
     }
-    let busy = respond_with(&format!("HTTP/1.1 503 X\r\n{many}Retry-After : 7\r\nContent-Length: 0\r\n\r\n"));
+    let busy = respond_with(&format!(
+        "HTTP/1.1 503 X\r\n{many}Retry-After : 7\r\nContent-Length: 0\r\n\r\n"
+    ));
     assert_eq!(busy.unwrap().retry_after.as_deref(), Some("7"));
 }
 
@@ -260,8 +277,9 @@ fn a_body_in_gzip_is_decoded_and_bounded() {
     ] {
         let receiver = Receiver::with(Reaction::script(move |stream| {
             let length = body.len();
-            let head =
-                format!("HTTP/1.1 200 OK\r\nContent-Encoding: GZIP\r\nContent-Length: {length}\r\n\r\n");
+            let head = format!(
+                "HTTP/1.1 200 OK\r\nContent-Encoding: GZIP\r\nContent-Length: {length}\r\n\r\n"
+            );
             stream.write_all(&[head.as_bytes(), &body].concat()).unwrap();
         }));
         assert_eq!(send(receiver.url()).unwrap().body, expected);
@@ -326,9 +344,13 @@ fn plain_http_behind_an_https_url_is_a_tls_error() {
 #[test]
 fn an_invalid_request_is_not_sent() {
     let receiver = Receiver::with(Reaction::bytes(OK));
-    let bad_header =
-        WebhookRequest { headers: vec![("X".to_owned(), "a\r\nb".to_owned())], ..request(receiver.url()) };
-    for request in [bad_header, request("http://exa mple/".to_owned()), request("/only/a/path".to_owned())] {
+    let bad_header = WebhookRequest {
+        headers: vec![("X".to_owned(), "a\r\nb".to_owned())],
+        ..request(receiver.url())
+    };
+    for request in
+        [bad_header, request("http://exa mple/".to_owned()), request("/only/a/path".to_owned())]
+    {
         let result = client_with(Duration::from_secs(30)).send(&request);
         assert!(matches!(result, Err(DeliveryError::Unsendable(_))), "{result:?}");
     }
@@ -340,7 +362,10 @@ fn one_connection_serves_many_deliveries() {
     let receiver = Receiver::with(Reaction::Full(200, Vec::new(), "x".repeat(60_000)));
     let webhook_client = client_with(Duration::from_secs(30));
     for _ in 0..5 {
-        assert_eq!(webhook_client.send(&request(receiver.url())).unwrap().body.len(), MAX_KEPT_BODY);
+        assert_eq!(
+            webhook_client.send(&request(receiver.url())).unwrap().body.len(),
+            MAX_KEPT_BODY
+        );
     }
     assert_eq!(receiver.connections(), 1);
 }

@@ -57,7 +57,10 @@ fn assert_served(server: &Server, user: &Client) {
     user.with_key("none").get("/status").expect(200);
     let (took, busy) = (begun.elapsed(), busy_time(server.pid()) - busy);
     // A server that works, or waits for a processor of a busy machine, may be slow. It must not wait for other callers.
-    assert!(took < SOON || busy > took / 2, "served after {took:?}, in which the server worked for {busy:?}");
+    assert!(
+        took < SOON || busy > took / 2,
+        "served after {took:?}, in which the server worked for {busy:?}"
+    );
 }
 
 #[track_caller]
@@ -101,8 +104,10 @@ fn unread_responses_of_one_account_hold_only_its_share() {
     for _ in 0..4 {
         greedy.post(&fire, &json!({})).expect(200);
     }
-    let request =
-        format!("GET {LIST} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\n\r\n", greedy.key());
+    let request = format!(
+        "GET {LIST} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\n\r\n",
+        greedy.key()
+    );
     let mut crowd: Vec<_> = (0..40).map(|_| open(server.addr(), request.as_bytes())).collect();
     // Each has the beginning of a response, and most of them an error.
     let statuses = crowd.iter_mut().map(|stream| {
@@ -145,7 +150,8 @@ fn bodies_that_never_come_give_way_to_other_connections() {
     let (server, user) = Server::with_user(&[DEV_UNLIMITED, &["--max-connections", "64"]].concat());
     let key = format!("Authorization: Bearer {}\r\n", user.key());
     for (line, key) in [("GET /status", ""), ("POST /v1/cues", &key)] {
-        let request = format!("{line} HTTP/1.1\r\nHost: localhost\r\n{key}Content-Length: 2\r\n\r\n");
+        let request =
+            format!("{line} HTTP/1.1\r\nHost: localhost\r\n{key}Content-Length: 2\r\n\r\n");
         let crowd: Vec<_> = (0..64).map(|_| open(server.addr(), request.as_bytes())).collect();
         eprintln!("{line}");
         assert_served(&server, &user);
@@ -156,7 +162,8 @@ fn bodies_that_never_come_give_way_to_other_connections() {
 /// Requests `path` and reads nothing but the status.
 fn begin_response(user: &Client, server: &Server, path: &str) -> TcpStream {
     let key = user.key();
-    let head = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {key}\r\n\r\n");
+    let head =
+        format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {key}\r\n\r\n");
     let mut stream = open(server.addr(), head.as_bytes());
     let mut start = [0; 12];
     stream.read_exact(&mut start).unwrap();
@@ -189,8 +196,7 @@ fn a_change_without_room_for_its_response_is_not_made() {
         assert_eq!(refused.header("retry-after"), Some("1"), "{method} {path}");
     }
     // Small ones are made, and answered.
-    let small =
-        json!({"name": "s", "transport": "worker", "schedule": {"type": "recurring", "cron": "@daily"}});
+    let small = json!({"name": "s", "transport": "worker", "schedule": {"type": "recurring", "cron": "@daily"}});
     user.create(&small);
     drop(unread);
     let list = user.get("/v1/cues").expect(200);
@@ -205,8 +211,9 @@ fn a_change_without_room_for_its_response_is_not_made() {
 fn large_bodies_of_some_accounts_leave_the_http_threads_to_others() {
     let (server, user) = Server::with_user(DEV_UNLIMITED);
     // Keys with an escape, in an order that has to be sorted.
-    let keys: String =
-        (0..130_000_u32).map(|number| format!("\"\\n{:x}\":0,", number.wrapping_mul(0x9e37_79b1))).collect();
+    let keys: String = (0..130_000_u32)
+        .map(|number| format!("\"\\n{:x}\":0,", number.wrapping_mul(0x9e37_79b1)))
+        .collect();
     let schedule = r#"{"type":"recurring","cron":"0 0 1 1 *"}"#;
     let body = format!("{{{keys}\"name\":\"n\",\"transport\":\"worker\",\"schedule\":{schedule}}}");
     assert!((1_500_000..2_097_152).contains(&body.len()), "{}", body.len());
@@ -244,8 +251,10 @@ fn malformed_http2_frames_do_not_flood_the_log() {
     let update = [0, 0, 4, 8, 0, 0, 0, 0, 1, 0, 0, 0, 0];
     for frames in [ping.repeat(2_000), update.to_vec()] {
         for _ in 0..20 {
-            let mut stream =
-                open(server.addr(), &[&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..], &settings, &frames].concat());
+            let mut stream = open(
+                server.addr(),
+                &[&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..], &settings, &frames].concat(),
+            );
             stream.shutdown(std::net::Shutdown::Write).unwrap();
             // Until the server has read all of it.
             drop(stream.read_to_end(&mut Vec::new()));
@@ -259,15 +268,22 @@ fn malformed_http2_frames_do_not_flood_the_log() {
 /// A connection of HTTP/2 that takes no body of a response, and 128 requests.
 fn http2_requests() -> Vec<u8> {
     let frame = |kind: u8, flags: u8, stream: u8, payload: &[u8]| {
-        [&[0, 0, u8::try_from(payload.len()).unwrap(), kind, flags, 0, 0, 0, stream], payload].concat()
+        [&[0, 0, u8::try_from(payload.len()).unwrap(), kind, flags, 0, 0, 0, stream], payload]
+            .concat()
     };
     let literal = |name: &str, value: &str| {
         let length = |text: &str| u8::try_from(text.len()).unwrap();
         [&[0, length(name)], name.as_bytes(), &[length(value)], value.as_bytes()].concat()
     };
-    let head = [(":method", "GET"), (":scheme", "http"), (":authority", "localhost"), (":path", "/status")];
+    let head = [
+        (":method", "GET"),
+        (":scheme", "http"),
+        (":authority", "localhost"),
+        (":path", "/status"),
+    ];
     let head: Vec<u8> = head.iter().flat_map(|(name, value)| literal(name, value)).collect();
-    let requests = (0..128).flat_map(|number: u8| frame(1, 5, number.wrapping_mul(2).wrapping_add(1), &head));
+    let requests =
+        (0..128).flat_map(|number: u8| frame(1, 5, number.wrapping_mul(2).wrapping_add(1), &head));
     let settings = frame(4, 0, 0, &[0, 4, 0, 0, 0, 0]);
     [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(), settings, requests.collect()].concat()
 }
@@ -312,7 +328,8 @@ const CROWD: usize = 10_000;
 const REQUESTS: usize = 20;
 
 /// The errors of a request on a connection that the server has closed.
-const CLOSED: [ErrorKind; 3] = [ErrorKind::ConnectionReset, ErrorKind::BrokenPipe, ErrorKind::UnexpectedEof];
+const CLOSED: [ErrorKind; 3] =
+    [ErrorKind::ConnectionReset, ErrorKind::BrokenPipe, ErrorKind::UnexpectedEof];
 
 /// File descriptors for the other tests of this process.
 const OTHERS: usize = 2_000;
@@ -356,7 +373,8 @@ fn connect(addr: SocketAddr, count: usize, word: &[u8]) -> Vec<TcpStream> {
 
 #[test]
 fn ten_thousand_idle_or_incomplete_connections_do_not_block_clients() {
-    let ((server, user), idle_server) = (Server::with_user(DEV_UNLIMITED), Server::start(DEV_UNLIMITED));
+    let ((server, user), idle_server) =
+        (Server::with_user(DEV_UNLIMITED), Server::start(DEV_UNLIMITED));
     let request = |user: &Client| create_before_timeout(user, idle_server.addr());
     let (before, crowd) = (resident_mb(server.pid()), crowd());
     for word in [&b""[..], b"GET /health HTTP/1.1\r\nHo"] {
@@ -446,7 +464,12 @@ fn every_receiver_fault_is_shown_and_delays_no_other_delivery() {
     let pours = Receiver::with(Reaction::script(pour));
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let cases = [
-        (resets.url(), "failed", json!(null), "the connection was closed before the response was complete"),
+        (
+            resets.url(),
+            "failed",
+            json!(null),
+            "the connection was closed before the response was complete",
+        ),
         (babbles.url(), "failed", json!(null), "the response is not valid HTTP"),
         (format!("http://{closed}/"), "failed", json!(null), "the connection was refused"),
         (
@@ -464,7 +487,11 @@ fn every_receiver_fault_is_shown_and_delays_no_other_delivery() {
     for ((url, status, http_status, error), execution) in cases.iter().zip(&executions) {
         let seen = seen(&user, execution);
         assert_eq!((seen.0.as_str(), &seen.1), (*status, http_status), "{url}: {}", seen.2);
-        assert!(seen.2.starts_with(error) && seen.2.is_empty() == error.is_empty(), "{url}: {}", seen.2);
+        assert!(
+            seen.2.starts_with(error) && seen.2.is_empty() == error.is_empty(),
+            "{url}: {}",
+            seen.2
+        );
     }
     let kept = user.execution(&executions[4]);
     assert_eq!(kept["response_body"], "x".repeat(2_000));
@@ -484,7 +511,8 @@ fn a_slow_response_is_cut_after_thirty_seconds() {
         return;
     }
     let (_server, user) = Server::with_user(&[DEV_UNLIMITED, &["--test-clock"]].concat());
-    let endless = "HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n".to_owned() + &"x".repeat(100_000);
+    let endless =
+        "HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n".to_owned() + &"x".repeat(100_000);
     let trickles = Receiver::with(Reaction::script(move |stream| drip(stream, endless.as_bytes())));
     let execution = fire(&user, &trickles.url());
     user.settle();

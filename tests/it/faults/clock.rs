@@ -118,7 +118,8 @@ pub fn hourly(user: &User) -> String {
 
 pub fn scheduled(user: &User, schedule: &Value) -> String {
     let callback = json!({"url": "https://example.com/"});
-    let created = user.post("/v1/cues", &json!({"name": "hook", "schedule": schedule, "callback": callback}));
+    let created =
+        user.post("/v1/cues", &json!({"name": "hook", "schedule": schedule, "callback": callback}));
     assert_eq!(created.status, 201, "{}", created.text());
     created.json()["id"].as_str().unwrap().to_owned()
 }
@@ -143,7 +144,11 @@ fn clock_jumps_of_twelve_hours_lose_no_instant_and_fire_still_works() {
     for hour in 13..16 {
         machine.set(&format!("2026-03-01T{hour}:00:01Z"));
     }
-    assert_eq!(machine.instants(&user, &id).len(), 1, "the runs of these hours have fired or are missed");
+    assert_eq!(
+        machine.instants(&user, &id).len(),
+        1,
+        "the runs of these hours have fired or are missed"
+    );
     machine.fire(&user, &id);
     assert_eq!(machine.cue(&user, &id)["next_run"], "2026-03-02T01:00:00+00:00");
 
@@ -171,7 +176,11 @@ fn a_machine_booted_in_1970_runs_manually_and_catches_up_once_its_clock_is_set()
     machine.set("2026-03-01T15:30:00Z");
     assert_eq!(machine.state(&user), healthy());
     until("the newest run fires", || {
-        machine.instants(&user, &id).first().is_some_and(|it| it == "2026-03-01T15:00:00Z").then_some(())
+        machine
+            .instants(&user, &id)
+            .first()
+            .is_some_and(|it| it == "2026-03-01T15:00:00Z")
+            .then_some(())
     });
     // The run of 1970 is decades old by its date, and was made after the clock had shown 2026.
     machine.set("2026-03-01T15:31:00Z");
@@ -264,9 +273,14 @@ fn a_jump_of_forty_years_for_twenty_seconds_changes_nothing() {
     machine.set("2066-03-01T12:59:50Z");
     assert_eq!(machine.state(&user), ("degraded".to_owned(), "clock_ahead".to_owned()));
     let reason = user.get("/health").json()["reason"].as_str().unwrap().to_owned();
-    assert!(reason.contains("2066-03-01T12:59:50Z") && reason.contains("cued clock accept"), "{reason}");
+    assert!(
+        reason.contains("2066-03-01T12:59:50Z") && reason.contains("cued clock accept"),
+        "{reason}"
+    );
     machine.elapse(Duration::from_secs(20));
-    until("the run of the right time fires", || (machine.instants(&user, &id).len() == 1).then_some(()));
+    until("the run of the right time fires", || {
+        (machine.instants(&user, &id).len() == 1).then_some(())
+    });
     machine.fire(&user, &id);
     machine.set("2026-03-01T13:00:12Z");
     assert_eq!(machine.state(&user), healthy());
@@ -276,8 +290,12 @@ fn a_jump_of_forty_years_for_twenty_seconds_changes_nothing() {
     let machine = Machine::boots(&folder, "2026-03-01T14:30:00Z");
     let user = machine.api.reconnect(&user);
     machine.elapse(30 * MINUTE);
-    let expected =
-        ["2026-03-01T15:00:00Z", "2026-03-01T14:00:00Z", "2026-03-01T13:00:10Z", "2026-03-01T13:00:00Z"];
+    let expected = [
+        "2026-03-01T15:00:00Z",
+        "2026-03-01T14:00:00Z",
+        "2026-03-01T13:00:10Z",
+        "2026-03-01T13:00:00Z",
+    ];
     until("the hours go on", || (machine.instants(&user, &id) == expected).then_some(()));
     assert_eq!((machine.instants(&user, &once), machine.state(&user)), (vec![], healthy()));
     assert_eq!(
@@ -295,7 +313,10 @@ fn a_jump_of_days_is_believed_once_it_has_lasted_for_ten_minutes() {
     let id = hourly(&user);
     machine.set("2026-03-03T12:00:30Z");
     machine.elapse(PROOF_TIME - MINUTE);
-    assert_eq!((machine.instants(&user, &id), machine.state(&user).0), (vec![], "degraded".to_owned()));
+    assert_eq!(
+        (machine.instants(&user, &id), machine.state(&user).0),
+        (vec![], "degraded".to_owned())
+    );
     machine.elapse(MINUTE);
     until("the newest run fires", || (machine.instants(&user, &id).len() == 1).then_some(()));
     assert_eq!(
@@ -342,7 +363,8 @@ fn back_from_the_future(folder: &TempDir) -> (Machine, User, [String; 2]) {
     });
     machine.set_for_good("2026-03-06T12:30:30Z");
     until("the hours catch up", || {
-        (machine.cue(&user, &ids[1])["run_count"] == 100 && machine.instants(&user, &ids[0]).len() == 1)
+        (machine.cue(&user, &ids[1])["run_count"] == 100
+            && machine.instants(&user, &ids[0]).len() == 1)
             .then_some(())
     });
     machine.set("2026-03-01T12:45:00Z");
@@ -357,17 +379,24 @@ fn a_clock_that_was_ahead_is_told_everywhere_and_accepted_without_a_second_run()
     let health = user.get("/health").json();
     assert_eq!(health["clock_behind_until"], "2026-03-06T12:30:30Z");
     let reason = health["reason"].as_str().unwrap();
-    assert!(reason.contains("2026-03-06T12:30:30Z") && reason.contains("cued clock accept"), "{reason}");
+    assert!(
+        reason.contains("2026-03-06T12:30:30Z") && reason.contains("cued clock accept"),
+        "{reason}"
+    );
     let overview = user.get("/v1/overview").json();
     assert_has(&overview["server"], json!({"status": "degraded", "reason": health["reason"]}));
-    let alerts =
-        || user.get("/v1/alerts?alert_type=clock_behind").json()["alerts"].as_array().unwrap().clone();
+    let alerts = || {
+        user.get("/v1/alerts?alert_type=clock_behind").json()["alerts"].as_array().unwrap().clone()
+    };
     machine.elapse(9 * MINUTE);
     assert_eq!(alerts().len(), 0, "a boot without a battery is over by then");
     machine.elapse(140 * MINUTE);
     machine.elapse(MINUTE);
     assert_eq!(alerts().len(), 1, "{:?}", alerts());
-    assert_eq!((&alerts()[0]["severity"], &alerts()[0]["cue_id"]), (&json!("critical"), &json!(null)));
+    assert_eq!(
+        (&alerts()[0]["severity"], &alerts()[0]["cue_id"]),
+        (&json!("critical"), &json!(null))
+    );
     assert_eq!(machine.cue(&user, &ids[0])["next_run"], "2026-03-06T13:00:00+00:00");
 
     let app = &machine.api.fixture.app;
@@ -393,7 +422,8 @@ fn a_clock_that_was_ahead_is_told_everywhere_and_accepted_without_a_second_run()
     for id in &ids {
         let accounted = accounted(&machine, &user, id);
         let hours = Timestamp::from_second(1_772_370_000).unwrap();
-        let expected: BTreeMap<_, _> = (0..125).map(|hour| (hours + hour * 60 * MINUTE, 1)).collect();
+        let expected: BTreeMap<_, _> =
+            (0..125).map(|hour| (hours + hour * 60 * MINUTE, 1)).collect();
         assert_eq!(accounted, expected);
     }
     machine.stops();
@@ -410,11 +440,16 @@ fn a_file_without_a_server_is_accepted_as_well() {
     machine.stops();
     let db = folder.path().join("cued.db");
     let store = Store::open_shared(&db).unwrap();
-    assert_eq!(clock_accept::accept(&store, "2026-03-01T12:55:00Z".parse().unwrap()).unwrap().cues, 2);
+    assert_eq!(
+        clock_accept::accept(&store, "2026-03-01T12:55:00Z".parse().unwrap()).unwrap().cues,
+        2
+    );
     drop(store);
     let machine = Machine::boots(&folder, "2026-03-01T14:10:00Z");
     let user = machine.api.reconnect(&user);
-    until("the runs since then catch up", || (machine.cue(&user, &ids[1])["run_count"] == 102).then_some(()));
+    until("the runs since then catch up", || {
+        (machine.cue(&user, &ids[1])["run_count"] == 102).then_some(())
+    });
     assert_eq!((machine.state(&user), machine.missed(&user, &ids[1])), (healthy(), json!([])));
     machine.stops();
 }
@@ -428,7 +463,10 @@ fn a_jump_that_is_right_can_be_accepted_at_once() {
     machine.set("2026-03-03T12:00:30Z");
     assert_eq!(machine.state(&user).1, "clock_ahead");
     let store = &machine.api.fixture.app.store;
-    assert_eq!(clock_accept::accept(store, "2026-03-03T12:00:30Z".parse().unwrap()).unwrap().newest, None);
+    assert_eq!(
+        clock_accept::accept(store, "2026-03-03T12:00:30Z".parse().unwrap()).unwrap().newest,
+        None
+    );
     machine.wait_for_pass();
     until("the newest run fires", || {
         (machine.instants(&user, &id) == ["2026-03-03T12:00:00Z"]).then_some(())
@@ -443,11 +481,17 @@ fn accepting_a_clock_that_is_right_changes_nothing() {
     let folder = TempDir::new().unwrap();
     let machine = Machine::boots(&folder, "2026-03-01T12:00:58Z");
     let user = machine.api.user("ann");
-    let id = scheduled(&user, &json!({"type": "recurring", "cron": "* * * * *", "catch_up": "none"}));
+    let id =
+        scheduled(&user, &json!({"type": "recurring", "cron": "* * * * *", "catch_up": "none"}));
     let store = &machine.api.fixture.app.store;
-    assert_eq!(clock_accept::accept(store, "2026-03-01T12:00:58Z".parse().unwrap()).unwrap().newest, None);
+    assert_eq!(
+        clock_accept::accept(store, "2026-03-01T12:00:58Z".parse().unwrap()).unwrap().newest,
+        None
+    );
     machine.set("2026-03-01T12:01:00Z");
-    until("the run fires", || (machine.instants(&user, &id) == ["2026-03-01T12:01:00Z"]).then_some(()));
+    until("the run fires", || {
+        (machine.instants(&user, &id) == ["2026-03-01T12:01:00Z"]).then_some(())
+    });
     assert_eq!(machine.missed(&user, &id), json!([]));
     machine.stops();
 }
@@ -459,7 +503,8 @@ fn a_flow_that_was_used_while_the_clock_was_ahead_keeps_its_rate_once_it_is_righ
     let user = machine.api.user("ann");
     let callback = json!({"url": "https://example.com/", "flow": {"key": "nas", "per_minute": 60}});
     let daily = json!({"type": "recurring", "cron": "@daily"});
-    let cue = user.post("/v1/cues", &json!({"name": "hook", "schedule": daily, "callback": callback}));
+    let cue =
+        user.post("/v1/cues", &json!({"name": "hook", "schedule": daily, "callback": callback}));
     let path = format!("/v1/cues/{}/fire", cue.json()["id"].as_str().unwrap());
     let fire = || assert_eq!(user.post(&path, &json!({})).status, 200);
     let sent = |count: u64| {
@@ -480,7 +525,10 @@ fn a_flow_that_was_used_while_the_clock_was_ahead_keeps_its_rate_once_it_is_righ
     for count in 4..=5 {
         let before = send.generation();
         machine.elapse(second);
-        assert!(send.generation() > before, "the turn wakes the dispatcher, which looks every 5 s otherwise");
+        assert!(
+            send.generation() > before,
+            "the turn wakes the dispatcher, which looks every 5 s otherwise"
+        );
         sent(count);
     }
     machine.stops();
@@ -501,10 +549,11 @@ fn a_process_that_was_stopped_for_over_a_minute_treats_due_runs_as_missed() {
     let ran = |id: &str| machine.cue(&user, id)["run_count"].as_i64().unwrap();
     until("the cues catch up", || (ran(&once) == 1 && ran(&ids[2]) == 100).then_some(()));
     assert_eq!((ran(&ids[0]), ran(&ids[1])), (0, 1));
-    for (id, (last, count)) in ids.iter().zip([("12:19:00", 114), ("12:18:50", 113), ("12:02:20", 14)]) {
+    for (id, (last, count)) in
+        ids.iter().zip([("12:19:00", 114), ("12:18:50", 113), ("12:02:20", 14)])
+    {
         let last = format!("2026-03-01T{last}Z");
-        let row =
-            json!([{"first": "2026-03-01T12:00:10Z", "last": last, "count": count, "reason": "downtime"}]);
+        let row = json!([{"first": "2026-03-01T12:00:10Z", "last": last, "count": count, "reason": "downtime"}]);
         assert_eq!(machine.missed(&user, id), row);
         assert_eq!(machine.cue(&user, id)["next_run"], "2026-03-01T12:19:10+00:00");
     }

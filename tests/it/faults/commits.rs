@@ -56,10 +56,13 @@ impl Trial {
     fn begin(fault: Fault) -> Self {
         let fixture = Fixture::with_clock(Clock::test(Some(BEGIN.parse().unwrap())));
         fixture.user("ann");
-        let (dispatcher, notifications) = (Dispatcher::new(8), notifications::NotificationDispatcher::new(8));
-        let webhook_client = RecordingClient::with([500, 503, 200, 200, 200, 200, 200].map(long_answer));
+        let (dispatcher, notifications) =
+            (Dispatcher::new(8), notifications::NotificationDispatcher::new(8));
+        let webhook_client =
+            RecordingClient::with([500, 503, 200, 200, 200, 200, 200].map(long_answer));
         let scheduler = Scheduler::start(&fixture.app).unwrap();
-        let trial = Self { fixture, webhook_client, dispatcher, notifications, scheduler, failures: 0 };
+        let trial =
+            Self { fixture, webhook_client, dispatcher, notifications, scheduler, failures: 0 };
         match fault {
             Fault::Nothing => {}
             Fault::Commit(number) => trial.fail_commit(number),
@@ -77,8 +80,10 @@ impl Trial {
 
     fn limit_growth(&self, pages: usize) {
         let limit = self.fixture.app.store.write(move |tx| {
-            let count: usize =
-                tx.query_row("PRAGMA page_count", [], |row| row.get::<_, i64>(0))?.try_into().unwrap();
+            let count: usize = tx
+                .query_row("PRAGMA page_count", [], |row| row.get::<_, i64>(0))?
+                .try_into()
+                .unwrap();
             let limit = format!("PRAGMA max_page_count = {}", count + pages);
             Ok(tx.query_row(&limit, [], |row| row.get::<_, i64>(0))?)
         });
@@ -115,7 +120,11 @@ impl Trial {
                     transport: Transport::Worker,
                     callback: None,
                     payload: Some(json!({"text": "x".repeat(3_000)}).into()),
-                    retry: RetryPolicy { max_attempts: 2, backoff_minutes: vec![1.0], backoff_seconds: None },
+                    retry: RetryPolicy {
+                        max_attempts: 2,
+                        backoff_minutes: vec![1.0],
+                        backoff_seconds: None,
+                    },
                     on_failure: OnFailure::default(),
                     verification: VerificationMode::None,
                     warning: None,
@@ -153,7 +162,9 @@ impl Trial {
         self.fixture.advance(seconds);
         self.insist(|trial| trial.scheduler.run_once(&trial.fixture.app));
         self.insist(|trial| promote_batch(&trial.fixture.app));
-        self.insist(|trial| reaper::release_expired_claims(&trial.fixture.app, trial.fixture.now()));
+        self.insist(|trial| {
+            reaper::release_expired_claims(&trial.fixture.app, trial.fixture.now())
+        });
         self.deliver();
         self.send_notifications();
     }
@@ -175,8 +186,10 @@ impl Trial {
             returned = claimed
                 .into_iter()
                 .map(|claimed| {
-                    let loaded =
-                        fixture.app.store.read_blocking(|read| delivery_queue::load_request(read, claimed));
+                    let loaded = fixture
+                        .app
+                        .store
+                        .read_blocking(|read| delivery_queue::load_request(read, claimed));
                     deliver(&self.webhook_client, loaded.unwrap(), || Some(fixture.now())).unwrap()
                 })
                 .collect();
@@ -215,7 +228,8 @@ impl Trial {
     }
 
     fn work(&mut self, reports: bool) {
-        let claimed = self.insist(|trial| claim_next(&trial.fixture.app, 1, None, "w".to_owned()).wait());
+        let claimed =
+            self.insist(|trial| claim_next(&trial.fixture.app, 1, None, "w".to_owned()).wait());
         if reports {
             // The failed write was not recorded, so the repetition is not a duplicate.
             self.insist(|trial| {
@@ -234,8 +248,9 @@ impl Trial {
     fn dump(&self) -> Vec<String> {
         let file = rusqlite::Connection::open(&self.fixture.app.config.db).unwrap();
         assert_sound(&file);
-        let mut names =
-            file.prepare("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name").unwrap();
+        let mut names = file
+            .prepare("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name")
+            .unwrap();
         let names: Vec<String> =
             names.query_map([], |row| row.get(0)).unwrap().map(|it| it.unwrap()).collect();
         let all = names.iter().flat_map(|table| rows(&file, table));
@@ -253,7 +268,8 @@ fn rows(file: &rusqlite::Connection, table: &str) -> Vec<String> {
         let mut line = table.to_owned();
         for (place, column) in columns.iter().enumerate() {
             let value: Value = row.get(place).unwrap();
-            let is_notification_id = matches!(table, "alerts" | "outbox" | "channels") && column == "id";
+            let is_notification_id =
+                matches!(table, "alerts" | "outbox" | "channels") && column == "id";
             if !(is_notification_id || matches!(value, Value::Blob(_))) {
                 line += &format!(" {column}={value:?}");
             }

@@ -55,8 +55,14 @@ fn beat_until_refused(user: &Client) {
 pub fn assert_sound(file: &Connection) {
     let integrity: String = file.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
     assert_eq!(integrity, "ok");
-    let orphans =
-        file.prepare("PRAGMA foreign_key_check").unwrap().query([]).unwrap().next().unwrap().is_some();
+    let orphans = file
+        .prepare("PRAGMA foreign_key_check")
+        .unwrap()
+        .query([])
+        .unwrap()
+        .next()
+        .unwrap()
+        .is_some();
     assert!(!orphans, "a row refers to one that is not there");
     assert_eq!(counters::discrepancies(file).unwrap(), Vec::<String>::new());
 }
@@ -119,8 +125,10 @@ fn a_full_disk_refuses_writes_serves_reads_and_recovers_with_space() {
 
     let file = server.sqlite();
     assert_sound(&file);
-    let mut ids = file.prepare("SELECT id FROM cues WHERE transport = 'worker' AND key > 2").unwrap();
-    let stored: BTreeSet<String> = ids.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
+    let mut ids =
+        file.prepare("SELECT id FROM cues WHERE transport = 'worker' AND key > 2").unwrap();
+    let stored: BTreeSet<String> =
+        ids.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
     assert_eq!(stored, kept, "acknowledged cues are present, refused ones are not");
 }
 
@@ -144,7 +152,9 @@ fn runs_due_while_the_disk_is_full_run_once_there_is_space() {
         let mover = user.clone();
         // The response follows once everything due is done.
         let moved = scope.spawn(move || mover.advance("PT3H"));
-        until("the scheduler cannot fire", || server.log().contains("scheduler pass failed").then_some(()));
+        until("the scheduler cannot fire", || {
+            server.log().contains("scheduler pass failed").then_some(())
+        });
         assert_eq!(receiver.count(), 0);
         disk.free();
         let moved = moved.join().unwrap();
@@ -162,7 +172,8 @@ pub fn refused_start(db: &Path) -> String {
     let mut server = server.arg(db).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     // A server that starts nevertheless prints its address and would not end by itself.
     let mut stdout = Vec::new();
-    let first = BufReader::new(server.stdout.as_mut().unwrap()).read_until(b'\n', &mut stdout).unwrap();
+    let first =
+        BufReader::new(server.stdout.as_mut().unwrap()).read_until(b'\n', &mut stdout).unwrap();
     if first > 0 {
         server.kill().unwrap();
     }
@@ -196,7 +207,11 @@ fn recovered_disk_space_is_noticed_without_a_write_request() {
     for _ in 0..20 {
         user.post("/v1/cues", &work()).expect_error(503, "storage_unavailable");
     }
-    assert_eq!((begun > 0, count("cannot be written")), (true, begun), "no line for each refused write");
+    assert_eq!(
+        (begun > 0, count("cannot be written")),
+        (true, begun),
+        "no line for each refused write"
+    );
     disk.free();
     until("the server recovers by itself", || (status() == "healthy").then_some(()));
     assert_eq!(user.get("/health").expect(200)["services"]["database"], "ok");
@@ -216,7 +231,11 @@ fn the_disk_is_probed_only_while_writes_fail_and_by_a_real_write() {
     let is_full = Arc::new(AtomicBool::new(true));
     let hook = Arc::clone(&is_full);
     // No commit gets past this lock.
-    drop(store.write(move |tx| Ok(tx.commit_hook(Some(move || hook.load(Ordering::SeqCst)))?)).wait());
+    drop(
+        store
+            .write(move |tx| Ok(tx.commit_hook(Some(move || hook.load(Ordering::SeqCst)))?))
+            .wait(),
+    );
     assert!(!store.is_writable());
     assert!(!store.probe_disk() && !store.is_writable());
     assert_eq!(log(), before);
@@ -224,7 +243,9 @@ fn the_disk_is_probed_only_while_writes_fail_and_by_a_real_write() {
     assert!(store.probe_disk() && store.is_writable());
     assert!(log() > before, "a page has reached the disk");
     let rows = |read: &ReadTx<'_>| {
-        Ok(read.query_row("SELECT count(*) FROM meta WHERE name = 'touch'", [], |row| row.get::<_, i64>(0))?)
+        Ok(read.query_row("SELECT count(*) FROM meta WHERE name = 'touch'", [], |row| {
+            row.get::<_, i64>(0)
+        })?)
     };
     assert_eq!(store.read_blocking(rows).unwrap(), 0, "no file is left");
 }
@@ -397,7 +418,8 @@ impl Disk {
 
     /// Makes the disk read-only. No file on it may be open for writing.
     pub fn make_read_only(&self) {
-        let status = Command::new("mount").args(["-o", "remount,ro"]).arg(self.path()).status().unwrap();
+        let status =
+            Command::new("mount").args(["-o", "remount,ro"]).arg(self.path()).status().unwrap();
         assert!(status.success());
     }
 

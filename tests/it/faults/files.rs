@@ -161,7 +161,8 @@ fn damage_found_at_run_time_is_reported_until_the_next_start() {
     let sound = fs::read(server.db()).unwrap();
     let pages: Vec<u32> = {
         let file = server.sqlite();
-        let mut roots = file.prepare("SELECT rootpage FROM sqlite_schema WHERE tbl_name = 'alerts'").unwrap();
+        let mut roots =
+            file.prepare("SELECT rootpage FROM sqlite_schema WHERE tbl_name = 'alerts'").unwrap();
         roots.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
     };
     server.restart();
@@ -218,9 +219,13 @@ fn killed_server() -> (Remains, String, Vec<(usize, String)>) {
     let acknowledged = (0..30)
         .map(|number| {
             let payload = json!({"text": "x".repeat(number * 50)});
-            let cue = json!({"name": "n", "transport": "worker", "schedule": daily, "payload": payload});
+            let cue =
+                json!({"name": "n", "transport": "worker", "schedule": daily, "payload": payload});
             let id = user.create(&cue)["id"].as_str().unwrap().to_owned();
-            (usize::try_from(fs::metadata(beside(&server.db(), "-wal")).unwrap().len()).unwrap(), id)
+            (
+                usize::try_from(fs::metadata(beside(&server.db(), "-wal")).unwrap().len()).unwrap(),
+                id,
+            )
         })
         .collect();
     server.kill();
@@ -241,7 +246,9 @@ fn a_wal_torn_by_a_power_cut_keeps_every_whole_commit() {
     assert_eq!(acknowledged.last().unwrap().0, length, "no other write in between");
     let first = acknowledged[0].0;
     let mut tears = vec![first, first + 1, length - 1, length];
-    tears.extend((0..8).map(|_| first + usize::try_from(random.below((length - first) as u64)).unwrap()));
+    tears.extend(
+        (0..8).map(|_| first + usize::try_from(random.below((length - first) as u64)).unwrap()),
+    );
     for tear in tears {
         let cut = remains.log[..tear].to_vec();
         let mut garbled = remains.log.clone();
@@ -251,8 +258,11 @@ fn a_wal_torn_by_a_power_cut_keeps_every_whole_commit() {
             let mut server = Server::start_on(&db, DEV_UNLIMITED);
             let listed = server.client().with_key(&key).get("/v1/cues?limit=100").expect(200);
             let mut there: Vec<&str> = listed["cues"].as_array().unwrap().iter().map(id).collect();
-            let mut expected: Vec<&str> =
-                acknowledged.iter().filter(|(end, _)| *end <= tear).map(|(_, id)| id.as_str()).collect();
+            let mut expected: Vec<&str> = acknowledged
+                .iter()
+                .filter(|(end, _)| *end <= tear)
+                .map(|(_, id)| id.as_str())
+                .collect();
             there.sort_unstable();
             expected.sort_unstable();
             assert_eq!(there, expected, "torn at {tear} of {length}");
@@ -303,7 +313,8 @@ fn a_young_file_keeps_its_tables_and_its_first_user_without_its_log() {
         }
         server.restart();
         user.at(server.addr()).get("/v1/auth/me").expect(200);
-        let stranger = server.client().post("/v1/auth/register", &json!({"email": "eve@example.com"}));
+        let stranger =
+            server.client().post("/v1/auth/register", &json!({"email": "eve@example.com"}));
         stranger.expect_error(403, "registration_disabled");
         server.kill();
     }

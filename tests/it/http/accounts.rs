@@ -26,7 +26,8 @@ fn keys(user: &Client) -> Vec<Value> {
 fn registration_returns_the_key_once() {
     let server = Server::start(DEV_UNLIMITED);
     let client = server.client();
-    let made = client.post("/v1/auth/register", &json!({"email": "  Ann@Example.COM "})).expect(201);
+    let made =
+        client.post("/v1/auth/register", &json!({"email": "  Ann@Example.COM "})).expect(201);
     assert_eq!(names(&made), ["api_key", "email", "id"]);
     assert_eq!(made["email"], "ann@example.com");
     let key = made["api_key"].as_str().unwrap();
@@ -122,11 +123,13 @@ fn both_secrets_sign_for_24_hours_after_a_rotation() {
     assert_eq!(names(&response), ["webhook_secret"]);
     let first = response["webhook_secret"].clone();
     assert!(is_lower_hex(first.as_str().unwrap().strip_prefix("whsec_").unwrap(), 64), "{first}");
-    let cue = user.create(&json!({"name": "hook", "schedule": {"type": "recurring", "cron": "0 0 1 1 *"},
+    let cue = user
+        .create(&json!({"name": "hook", "schedule": {"type": "recurring", "cron": "0 0 1 1 *"},
                                   "callback": {"url": receiver.url()}}));
     let fire = format!("/v1/cues/{}/fire", id(&cue));
     let rotate = || {
-        let rotated = user.call("POST", "/v1/auth/webhook-secret/regenerate", &[], b"").unwrap().expect(200);
+        let rotated =
+            user.call("POST", "/v1/auth/webhook-secret/regenerate", &[], b"").unwrap().expect(200);
         assert_eq!(names(&rotated), ["previous_secret_expires_at", "webhook_secret"]);
         assert_eq!(
             user.get("/v1/auth/webhook-secret").expect(200)["webhook_secret"],
@@ -138,7 +141,10 @@ fn both_secrets_sign_for_24_hours_after_a_rotation() {
         user.post(&fire, &json!({})).expect(200);
         user.settle();
         let delivery = receiver.deliveries().pop().unwrap();
-        assert_eq!(delivery.header("webhook-signature").unwrap(), signature(&delivery, current, previous));
+        assert_eq!(
+            delivery.header("webhook-signature").unwrap(),
+            signature(&delivery, current, previous)
+        );
     };
     assert_signed_by(&first, None);
 
@@ -173,7 +179,8 @@ fn only_the_hash_of_a_key_is_stored() {
     let (mut server, user) = Server::with_user(DEV_UNLIMITED);
     let made = user.post("/v1/auth/keys", &json!({"name": "laptop"})).expect(201);
     let response = user.call("POST", "/v1/auth/key/regenerate", &[], b"").unwrap().expect(200);
-    let given = [user.key(), made["api_key"].as_str().unwrap(), response["api_key"].as_str().unwrap()];
+    let given =
+        [user.key(), made["api_key"].as_str().unwrap(), response["api_key"].as_str().unwrap()];
     let folder = server.db().parent().unwrap().to_owned();
     let holds = |needle: &[u8]| {
         std::fs::read_dir(&folder).unwrap().any(|entry| {

@@ -64,10 +64,15 @@ fn every_attempt_is_listed_with_its_cause_and_the_answer_of_the_receiver() {
     assert!(!json!(kept).to_string().contains("secret"), "{kept:?}");
     assert!(all[2]["response_headers"].is_null(), "a success keeps none");
     assert!(all.iter().all(|attempt| attempt["duration_ms"].as_i64().unwrap() >= 0), "{all:?}");
-    assert!(all.iter().all(|attempt| attempt["worker_id"].is_null() && attempt["ended_at"].is_string()));
+    assert!(
+        all.iter().all(|attempt| attempt["worker_id"].is_null() && attempt["ended_at"].is_string())
+    );
     let shown = user.get(&execution).expect(200);
     assert_eq!((&shown["cause"], &shown["max_attempts"]), (&Value::Null, &json!(3)));
-    assert_has(&shown, json!({"cue_name": "sync", "late_ms": 0, "duration_ms": all[2]["duration_ms"]}));
+    assert_has(
+        &shown,
+        json!({"cue_name": "sync", "late_ms": 0, "duration_ms": all[2]["duration_ms"]}),
+    );
 }
 
 #[test]
@@ -87,7 +92,10 @@ fn a_closed_kept_connection_is_no_attempt_and_a_body_that_breaks_off_no_failure(
         &all[0],
         json!({"result": "success", "http_status": 200, "cause": null, "error_message": note, "response_body": "half"}),
     );
-    assert_has(&user.get(&execution).expect(200), json!({"status": "success", "error_message": note}));
+    assert_has(
+        &user.get(&execution).expect(200),
+        json!({"status": "success", "error_message": note}),
+    );
 }
 
 #[test]
@@ -118,7 +126,8 @@ fn a_body_is_truncated_only_where_something_was_cut() {
         assert_eq!(user.get(&execution).expect(200)["response_body"], body[..shown]);
     }
     // Each byte that is no text is shown as three.
-    let bytes = [b"HTTP/1.1 200 OK\r\nContent-Length: 667\r\n\r\n".as_slice(), &[0xff; 667]].concat();
+    let bytes =
+        [b"HTTP/1.1 200 OK\r\nContent-Length: 667\r\n\r\n".as_slice(), &[0xff; 667]].concat();
     receiver.first([Reaction::Bytes(bytes.into())]);
     let last = attempts(&user, &fire(&user, &cue)).remove(0);
     assert_eq!(last["response_body"], "\u{fffd}".repeat(666));
@@ -131,7 +140,8 @@ fn a_run_that_ends_at_once_writes_no_row_of_an_attempt() {
     let cue = user.create(&cue(&receiver));
     receiver.first([Reaction::Status(200), Reaction::Status(410)]);
     let (good, gone) = (fire(&user, &cue), fire(&user, &cue));
-    let rows = server.sqlite().query_row("SELECT count(*) FROM attempts", [], |row| row.get::<_, i64>(0));
+    let rows =
+        server.sqlite().query_row("SELECT count(*) FROM attempts", [], |row| row.get::<_, i64>(0));
     assert_eq!(rows.unwrap(), 0);
     assert_eq!(column(&attempts(&user, &good), "result"), ["success"]);
     assert_eq!(column(&attempts(&user, &gone), "result"), ["failed"]);
@@ -142,8 +152,8 @@ fn a_run_that_ends_at_once_writes_no_row_of_an_attempt() {
 fn a_running_attempt_has_no_result_and_shows_nothing_of_the_one_before() {
     let ((_server, user), receiver) = (Server::with_clock_and_user(START), Receiver::start());
     let cue = user.create(&cue(&receiver));
-    let waiting =
-        user.post(&format!("/v1/cues/{}/fire", id(&cue)), &json!({"send_at": "2026-01-06T00:00:00Z"}));
+    let waiting = user
+        .post(&format!("/v1/cues/{}/fire", id(&cue)), &json!({"send_at": "2026-01-06T00:00:00Z"}));
     let path = format!("/v1/executions/{}", waiting.expect(200)["id"].as_str().unwrap());
     assert_eq!(attempts(&user, &path), [Value::Null; 0]);
     assert!(user.get(&path).expect(200)["late_ms"].is_null());
@@ -153,7 +163,10 @@ fn a_running_attempt_has_no_result_and_shows_nothing_of_the_one_before() {
         user.post(&format!("{run}/claim"), &json!({"worker_id": "w1"})).expect(200);
         let running = attempts(&user, &run).pop().unwrap();
         assert_eq!((&running["attempt"], &running["result"]), (&json!(number), &Value::Null));
-        assert_eq!((&running["worker_id"], &running["error_message"]), (&json!("w1"), &Value::Null));
+        assert_eq!(
+            (&running["worker_id"], &running["error_message"]),
+            (&json!("w1"), &Value::Null)
+        );
         assert!(running["ended_at"].is_null() && running["duration_ms"].is_null(), "{running}");
         user.advance("PT15M");
     }
@@ -169,12 +182,17 @@ fn a_lost_claim_and_a_report_are_attempts_of_their_workers() {
     user.post(&format!("{execution}/claim"), &json!({"worker_id": "w2"})).expect(200);
     user.advance("PT90S");
     let error = "x".repeat(3_000);
-    user.post(&format!("{execution}/outcome"), &json!({"success": false, "error": error})).expect(200);
+    user.post(&format!("{execution}/outcome"), &json!({"success": false, "error": error}))
+        .expect(200);
     let all = attempts(&user, &execution);
     assert_eq!(column(&all, "result"), ["claim_lost", "failed"]);
     assert_eq!(column(&all, "worker_id"), ["w1", "w2"]);
     assert_eq!(column(&all, "duration_ms"), [900_000, 90_000]);
-    assert_eq!(column(&all, "next_retry"), [Value::Null, Value::Null], "no time is planned for a worker");
+    assert_eq!(
+        column(&all, "next_retry"),
+        [Value::Null, Value::Null],
+        "no time is planned for a worker"
+    );
     assert!(all[0]["error_message"].as_str().unwrap().contains("the claim of worker w1 expired"));
     let shown = user.get(&execution).expect(200);
     assert_eq!(shown["error_message"], "x".repeat(2_000), "the reported error, shortened");
@@ -228,14 +246,24 @@ fn lists_are_filtered_by_time_cause_and_failing_cues() {
         ids.map(|it| format!("/v1/executions/{}", id(it))).collect()
     };
     assert_eq!(ids("since=2026-01-05T00:30:00Z"), [second.as_str()]);
-    assert_eq!(ids("until=2026-01-05T02:00:00+01:00"), [first.as_str()], "the end is not in the range");
-    assert_eq!(ids("since=2026-01-05T00:00:00Z&until=2026-01-05T01:00:00.001Z"), [second.as_str(), first]);
+    assert_eq!(
+        ids("until=2026-01-05T02:00:00+01:00"),
+        [first.as_str()],
+        "the end is not in the range"
+    );
+    assert_eq!(
+        ids("since=2026-01-05T00:00:00Z&until=2026-01-05T01:00:00.001Z"),
+        [second.as_str(), first]
+    );
     assert_eq!(ids("cause=status_4xx"), [second.as_str()]);
     assert_eq!(ids("cause=timeout"), [""; 0]);
     assert_eq!(ids("failing_cues=true"), [second.as_str()]);
     assert_eq!(ids("failing_cues=false"), [second.as_str(), first]);
-    for query in ["cause=bad_luck", "since=yesterday", "until=1", "failing_cues=some", "replayed_from=7"] {
-        let refused = user.get(&format!("/v1/executions?{query}")).expect_error(422, "validation_error");
+    for query in
+        ["cause=bad_luck", "since=yesterday", "until=1", "failing_cues=some", "replayed_from=7"]
+    {
+        let refused =
+            user.get(&format!("/v1/executions?{query}")).expect_error(422, "validation_error");
         assert_eq!(refused["detail"][0]["loc"][1], query.split('=').next().unwrap(), "{refused}");
     }
     let swapped = user.get("/v1/executions?since=2026-01-06T00:00:00Z&until=2026-01-05T00:00:00Z");
@@ -274,7 +302,8 @@ fn the_request_of_an_attempt_is_built_as_it_was_sent() {
         "the latest attempt is the default"
     );
     user.advance("PT1M");
-    user.patch(&format!("/v1/cues/{}", id(&cue)), &json!({"callback": {"method": "GET"}})).expect(200);
+    user.patch(&format!("/v1/cues/{}", id(&cue)), &json!({"callback": {"method": "GET"}}))
+        .expect(200);
     user.post("/v1/auth/webhook-secret/regenerate", &json!({})).expect(200);
     let shown = user.get(&format!("{execution}/request")).expect(200);
     assert_eq!((&shown["method"], &shown["body"]), (&json!("GET"), &Value::Null));
@@ -335,7 +364,10 @@ fn an_attempt_that_was_cut_off_is_listed_once_and_changes_no_other() {
     // The first attempt of the other run was cut off.
     let other = format!("/v1/executions/{}", id(&other));
     let shown = user.get(&format!("{other}/request")).expect(200);
-    assert!(shown["why"].as_str().unwrap().contains("may have been sent, and was then cut off"), "{shown}");
+    assert!(
+        shown["why"].as_str().unwrap().contains("may have been sent, and was then cut off"),
+        "{shown}"
+    );
     assert!(!shown["headers"].to_string().contains("ignature"), "{shown}");
     for run in [&execution, &other] {
         user.post(&format!("{run}/cancel"), &json!({})).expect(200);

@@ -70,7 +70,11 @@ fn fifty_clients_claim_each_of_five_hundred_executions_once() {
     assert_eq!(twice, Vec::<(&String, &Vec<usize>)>::new());
     let mut made = made;
     made.sort();
-    assert_eq!(claimed.keys().cloned().collect::<Vec<_>>(), made, "all are claimed and no other exists");
+    assert_eq!(
+        claimed.keys().cloned().collect::<Vec<_>>(),
+        made,
+        "all are claimed and no other exists"
+    );
     for id in made.iter().step_by(50) {
         let seen = user.execution(id);
         assert_eq!(seen["claimed_by_worker"], format!("worker-{}", claimed[id][0]));
@@ -88,8 +92,8 @@ fn of_two_concurrent_outcomes_the_acknowledged_one_is_kept() {
             let (client, path, start) = (user.clone(), &path, &start);
             move || {
                 start.wait();
-                let response =
-                    client.post(&format!("{path}/outcome"), &json!({"success": true, "result": result}));
+                let response = client
+                    .post(&format!("{path}/outcome"), &json!({"success": true, "result": result}));
                 match response.status {
                     200 => Some(result),
                     _ => {
@@ -122,11 +126,16 @@ fn workers_filter_by_words_of_up_to_255_characters() {
         let fire = format!("/v1/cues/{}/fire", id(&cue));
         user.post(&fire, &json!({})).expect(200);
         user.post(&fire, &json!({"payload_override": {"number": 7}})).expect(200);
-        user.post(&fire, &json!({"payload_override": payload, "merge_strategy": "replace"})).expect(200);
+        user.post(&fire, &json!({"payload_override": payload, "merge_strategy": "replace"}))
+            .expect(200);
     }
     let stored = |table: &str| -> (i64, i64, i64) {
-        let sql = format!("SELECT count(*), count(task), coalesce(sum(length(task)), 0) FROM {table}");
-        server.sqlite().query_row(&sql, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).unwrap()
+        let sql =
+            format!("SELECT count(*), count(task), coalesce(sum(length(task)), 0) FROM {table}");
+        server
+            .sqlite()
+            .query_row(&sql, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+            .unwrap()
     };
     assert_eq!((stored("executions"), stored("payloads")), ((6, 3, 765), (6, 3, 765)));
     let found = |query: &str| {
@@ -144,14 +153,16 @@ fn an_override_is_merged_into_the_payload_of_its_instant() {
     let (_server, user) = Server::with_user(DEV_UNLIMITED);
     let schedule = json!({"type": "recurring", "cron": "0 9 1 1 *"});
     let payload = |version: u32| json!({"a": version, "b": version, "task": version.to_string()});
-    let cue = json!({"name": "work", "transport": "worker", "schedule": schedule, "payload": payload(0)});
+    let cue =
+        json!({"name": "work", "transport": "worker", "schedule": schedule, "payload": payload(0)});
     let path = format!("/v1/cues/{}", user.create(&cue)["id"].as_str().unwrap());
     let path = &path;
     thread::scope(|scope| {
         let patcher = user.clone();
         scope.spawn(move || {
             for version in 1..=100 {
-                let patched = patcher.patch(path, &json!({"payload": payload(version)})).expect(200);
+                let patched =
+                    patcher.patch(path, &json!({"payload": payload(version)})).expect(200);
                 assert_eq!(patched["payload"], payload(version));
             }
         });
@@ -159,7 +170,8 @@ fn an_override_is_merged_into_the_payload_of_its_instant() {
             let renamer = user.clone();
             scope.spawn(move || {
                 for _ in 0..30 {
-                    let renamed = renamer.patch(path, &json!({"name": name.to_string()})).expect(200);
+                    let renamed =
+                        renamer.patch(path, &json!({"name": name.to_string()})).expect(200);
                     assert!(
                         renamed["payload"]["a"].is_u64()
                             && renamed["payload"]["a"] == renamed["payload"]["b"]
@@ -168,7 +180,8 @@ fn an_override_is_merged_into_the_payload_of_its_instant() {
             });
         }
         for _ in 0..30 {
-            user.post(&format!("{path}/fire"), &json!({"payload_override": {"over": true}})).expect(200);
+            user.post(&format!("{path}/fire"), &json!({"payload_override": {"over": true}}))
+                .expect(200);
         }
     });
     let list = user.get("/v1/executions/claimable?limit=100").expect(200);
@@ -185,8 +198,7 @@ fn an_override_is_merged_into_the_payload_of_its_instant() {
     }
 }
 
-const NO_WORKER: &str =
-    "No worker for runs without a task was seen in the last 15 minutes: runs wait until a worker claims them";
+const NO_WORKER: &str = "No worker for runs without a task was seen in the last 15 minutes: runs wait until a worker claims them";
 
 /// A worker cue that runs by request only.
 fn manual(within: &Value) -> Value {
@@ -228,7 +240,10 @@ fn the_time_for_a_claim_is_a_field_of_worker_cues() {
     }
     for wrong in [json!(0), json!(10_081), json!(1.5), json!("60"), json!(true)] {
         let refused = user.post("/v1/cues", &manual(&wrong)).expect_error(422, "validation_error");
-        assert!(refused["error"]["message"].as_str().unwrap().contains("claim_within_minutes"), "{refused}");
+        assert!(
+            refused["error"]["message"].as_str().unwrap().contains("claim_within_minutes"),
+            "{refused}"
+        );
         user.patch(&path(&cue), &json!({"claim_within_minutes": wrong}))
             .expect_error(422, "validation_error");
     }
@@ -249,14 +264,17 @@ fn a_webhook_cue_has_no_time_for_a_claim() {
     let cue = user.create(&hook);
     assert_eq!((&cue["claim_within_minutes"], &cue["warning"]), (&Value::Null, &Value::Null));
     let patch = |change: Value| user.patch(&path(&cue), &change);
-    let refused =
-        patch(json!({"name": "other", "claim_within_minutes": 5})).expect_error(422, "validation_error");
+    let refused = patch(json!({"name": "other", "claim_within_minutes": 5}))
+        .expect_error(422, "validation_error");
     assert!(
         refused["error"]["message"].as_str().unwrap().contains("only executions of a worker cue"),
         "{refused}"
     );
     assert_eq!(user.get(&path(&cue)).expect(200)["name"], "report", "nothing has changed");
-    assert_eq!(patch(json!({"claim_within_minutes": null})).expect(200)["claim_within_minutes"], Value::Null);
+    assert_eq!(
+        patch(json!({"claim_within_minutes": null})).expect(200)["claim_within_minutes"],
+        Value::Null
+    );
 }
 
 #[test]
@@ -297,8 +315,11 @@ fn a_new_worker_cue_warns_if_no_worker_takes_its_task() {
             "No worker for task {task} was seen in the last 15 minutes: `cued work --task {word} -- ./COMMAND`"
         ))
     };
-    user.post("/v1/worker/heartbeat", &json!({"worker_id": "w", "handlers": ["report", "a \"b\""]}))
-        .expect(200);
+    user.post(
+        "/v1/worker/heartbeat",
+        &json!({"worker_id": "w", "handlers": ["report", "a \"b\""]}),
+    )
+    .expect(200);
     assert_eq!(warning("report"), Value::Null);
     assert_eq!(warning("a \"b\""), Value::Null);
     assert_eq!(warning("resize"), none("resize", "resize"));
@@ -351,7 +372,11 @@ fn each_due_time_that_finds_an_unclaimed_run_tells_so_again() {
         user.advance_to("2026-01-08T12:00:00Z");
         let told = alerts(&user);
         let at: Vec<&Value> = told.iter().rev().map(|alert| &alert["created_at"]).collect();
-        assert_eq!(at, ["2026-01-06T03:15:00Z", "2026-01-07T03:00:00Z", "2026-01-08T03:00:00Z"], "{overlap}");
+        assert_eq!(
+            at,
+            ["2026-01-06T03:15:00Z", "2026-01-07T03:00:00Z", "2026-01-08T03:00:00Z"],
+            "{overlap}"
+        );
         assert_eq!(
             told[0]["message"],
             "No worker has claimed a run of report for 2880 minutes; the cue was due 3 times and has not run"
@@ -363,7 +388,8 @@ fn each_due_time_that_finds_an_unclaimed_run_tells_so_again() {
         // The runs that wait are done: the next due time begins to count again.
         for _ in 0..if overlap == "skip" { 1 } else { 2 } {
             let claim = user.post("/v1/executions/claim", &json!({})).expect(200);
-            let outcome = format!("/v1/executions/{}/outcome", claim["execution_id"].as_str().unwrap());
+            let outcome =
+                format!("/v1/executions/{}/outcome", claim["execution_id"].as_str().unwrap());
             user.post(&outcome, &json!({"success": true})).expect(200);
             user.advance("PT1S");
         }
@@ -405,13 +431,21 @@ fn an_execution_that_is_not_claimed_in_time_fails_and_ends_its_cue() {
     assert_eq!(user.only_execution(id(&cue))["status"], "pending");
     user.advance("PT0.001S");
     let failed = user.only_execution(id(&cue));
-    assert_has(&failed, json!({"status": "failed", "error_message": "not claimed in time", "attempts": 0}));
+    assert_has(
+        &failed,
+        json!({"status": "failed", "error_message": "not claimed in time", "attempts": 0}),
+    );
     assert_eq!(user.get(&path(&cue)).expect(200)["status"], "failed");
     let sent = receiver.deliveries();
     assert_eq!((sent.len(), &sent[0].json()["last_error"]), (1, &json!("not claimed in time")));
-    assert_eq!(alerts(&user), Vec::<Value>::new(), "a time of less than 15 minutes ends without an alert");
+    assert_eq!(
+        alerts(&user),
+        Vec::<Value>::new(),
+        "a time of less than 15 minutes ends without an alert"
+    );
     let id = id(&failed);
-    user.post(&format!("/v1/executions/{id}/claim"), &json!({})).expect_error(409, "already_claimed");
+    user.post(&format!("/v1/executions/{id}/claim"), &json!({}))
+        .expect_error(409, "already_claimed");
     user.post(&format!("/v1/executions/{id}/replay"), &json!({})).expect(200);
 }
 
@@ -433,7 +467,9 @@ fn a_change_of_the_time_wakes_the_scheduler_for_executions_that_wait() {
     let cue = user.create(&manual(&Value::Null));
     let execution = fire(&user, &cue, &json!({}));
     user.advance("PT1H");
-    let patch = |minutes: u32| user.patch(&path(&cue), &json!({"claim_within_minutes": minutes})).expect(200);
+    let patch = |minutes: u32| {
+        user.patch(&path(&cue), &json!({"claim_within_minutes": minutes})).expect(200)
+    };
     let status = || user.get(&execution).expect(200)["status"].clone();
     patch(90);
     user.settle();
@@ -453,9 +489,15 @@ fn a_restart_does_not_begin_the_wait_anew() {
     server.restart_at("2026-01-05T09:12:00Z");
     let user = user.at(server.addr());
     user.advance_to("2026-01-05T09:14:59.999Z");
-    assert_eq!((alerts(&user).len(), &user.get(&failed).expect(200)["status"]), (0, &json!("pending")));
+    assert_eq!(
+        (alerts(&user).len(), &user.get(&failed).expect(200)["status"]),
+        (0, &json!("pending"))
+    );
     user.advance("PT0.001S");
-    assert_eq!((alerts(&user).len(), &user.get(&failed).expect(200)["status"]), (1, &json!("failed")));
+    assert_eq!(
+        (alerts(&user).len(), &user.get(&failed).expect(200)["status"]),
+        (1, &json!("failed"))
+    );
 }
 
 const POLL: &str = "/v1/executions/claimable?wait=30";
@@ -479,7 +521,8 @@ fn a_revoked_key_gets_no_work_from_its_open_long_poll() {
     let cue = api.fixture.worker_cue(ada.key, |_| ());
     let poll = admitted_poll(&api, &ada);
     let user = ada.key;
-    api.fixture.write(move |tx| tx.execute("DELETE FROM api_keys WHERE user_key = ?1", [user]).unwrap());
+    api.fixture
+        .write(move |tx| tx.execute("DELETE FROM api_keys WHERE user_key = ?1", [user]).unwrap());
     api.fixture.run(&cue, json!({}));
     poll.wait().expect_error(401, "invalid_api_key");
 }
@@ -490,8 +533,9 @@ fn a_long_poll_ends_soon_after_its_account_is_disabled() {
     let (ada, eve) = (api.user("ada"), api.user("eve"));
     let (poll, begun) = (admitted_poll(&api, &ada), api.fixture.app.clock.monotonic());
     let user = ada.key;
-    api.fixture
-        .write(move |tx| tx.execute("UPDATE users SET disabled_at = 0 WHERE key = ?1", [user]).unwrap());
+    api.fixture.write(move |tx| {
+        tx.execute("UPDATE users SET disabled_at = 0 WHERE key = ?1", [user]).unwrap()
+    });
     // Work of others does not put off the check.
     let cue = api.fixture.worker_cue(eve.key, |_| ());
     while !poll.has_come() {
@@ -500,7 +544,10 @@ fn a_long_poll_ends_soon_after_its_account_is_disabled() {
     }
     poll.wait().expect_error(401, "invalid_api_key");
     let waited = api.fixture.app.clock.monotonic() - begun;
-    assert!(waited < Duration::from_secs(25), "{waited:?}: ended by the check, not by the end of its wait");
+    assert!(
+        waited < Duration::from_secs(25),
+        "{waited:?}: ended by the check, not by the end of its wait"
+    );
 }
 
 #[test]

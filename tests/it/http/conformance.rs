@@ -41,7 +41,8 @@ impl Checked for Account {
             self.hurry_before.set(None);
             while self.user.get("/v1/cues").status != 429 {}
         }
-        let response = client.call(request.method, &request.target(), &headers, body.as_bytes()).unwrap();
+        let response =
+            client.call(request.method, &request.target(), &headers, body.as_bytes()).unwrap();
         let Response { status, headers, body } = response;
         Ok(ApiResponse { status, reason: "", headers, body })
     }
@@ -74,7 +75,9 @@ fn run(flags: &[&str], all: bool, unseen: &[&str]) -> u64 {
     assert!(broken.is_empty(), "{broken:#?}");
     assert!(runner.promises.len() > 80, "{}", runner.promises.len());
     account.user.advance("PT1M");
-    for (path, field) in [("/v1/cues", "cues"), ("/v1/workers", "workers"), ("/v1/alerts", "alerts")] {
+    for (path, field) in
+        [("/v1/cues", "cues"), ("/v1/workers", "workers"), ("/v1/alerts", "alerts")]
+    {
         assert_eq!(account.user.get(path).expect(200)[field], json!([]), "nothing is left");
     }
     assert_eq!(account.user.get("/v1/auth/keys").expect(200)["keys"].as_array().unwrap().len(), 1);

@@ -9,13 +9,17 @@ fn each_plan_has_its_rate_limit_and_name() {
     let user = server.client().register("ann@example.com");
     let db = server.db();
     for (plan, rate) in [("free", 60), ("pro", 200), ("scale", 500)] {
-        let done = run(&["user", "--db", db.to_str().unwrap(), "set-plan", "ann@example.com", plan]);
+        let done =
+            run(&["user", "--db", db.to_str().unwrap(), "set-plan", "ann@example.com", plan]);
         assert!(done.status.success(), "{plan}: {}", String::from_utf8_lossy(&done.stderr));
         let response = user.get("/v1/auth/me");
         assert_eq!(response.header("x-ratelimit-limit"), Some(rate.to_string().as_str()));
         assert_eq!(response.expect(200)["plan"], plan);
         let usage = user.get("/v1/usage").expect(200);
-        assert_eq!((&usage["plan"]["name"], &usage["rate_limit"]["limit"]), (&json!(plan), &json!(rate)));
+        assert_eq!(
+            (&usage["plan"]["name"], &usage["rate_limit"]["limit"]),
+            (&json!(plan), &json!(rate))
+        );
     }
 }
 
@@ -53,8 +57,9 @@ fn health_has_every_field_and_ignores_workers_in_its_status() {
     let health = || {
         let (mut rest, poller) = without(&server.client().get("/health").expect(200), "poller");
         // They change from one request to the next.
-        rest =
-            ["lateness", "uptime_seconds", "database"].iter().fold(rest, |rest, name| without(&rest, name).0);
+        rest = ["lateness", "uptime_seconds", "database"]
+            .iter()
+            .fold(rest, |rest, name| without(&rest, name).0);
         (rest, poller)
     };
     let (rest, poller) = health();
@@ -71,7 +76,10 @@ fn health_has_every_field_and_ignores_workers_in_its_status() {
     };
     assert_eq!(rest, expected("none", 0, "2026-01-05T10:00:00", 0));
     assert_eq!(names(&poller), ["cues_last_cycle", "cycle_duration_ms", "last_run", "seconds_ago"]);
-    assert_eq!((&poller["last_run"], &poller["seconds_ago"]), (&json!("2026-01-05T10:00:00Z"), &json!(0)));
+    assert_eq!(
+        (&poller["last_run"], &poller["seconds_ago"]),
+        (&json!("2026-01-05T10:00:00Z"), &json!(0))
+    );
     assert!(poller["cues_last_cycle"].is_u64() && poller["cycle_duration_ms"].is_u64(), "{poller}");
 
     let beat = json!({"worker_id": "w", "handlers": ["greet"]});
@@ -83,7 +91,10 @@ fn health_has_every_field_and_ignores_workers_in_its_status() {
     assert_eq!(health().0, expected("waiting", 0, "2026-01-05T10:20:00", 1_200));
     user.post("/v1/executions/claim", &json!({"worker_id": "w"})).expect(200);
     let rest = health().0;
-    assert_eq!((&rest["services"]["worker"], &rest["status"]), (&json!("stale"), &json!("healthy")));
+    assert_eq!(
+        (&rest["services"]["worker"], &rest["status"]),
+        (&json!("stale"), &json!("healthy"))
+    );
     assert_eq!(rest["queue"]["oldest_pending_claim_seconds"], 0);
     assert_eq!(server.client().get("/status").expect(200), json!({"status": "healthy"}));
 }
@@ -93,13 +104,19 @@ fn health_shows_lateness_uptime_and_the_disk() {
     let (server, receiver) = (Server::with_test_clock(START), Receiver::start());
     let (user, client) = (server.user(), server.client());
     let health = |name: &str| client.get("/health").expect(200)[name].clone();
-    assert_eq!(health("lateness"), json!({"count": 0, "p50_ms": null, "p99_ms": null, "max_ms": null}));
+    assert_eq!(
+        health("lateness"),
+        json!({"count": 0, "p50_ms": null, "p99_ms": null, "max_ms": null})
+    );
     let cue = user.create(&json!({
         "name": "hook", "schedule": {"type": "recurring", "cron": "* * * * *"}, "callback": {"url": receiver.url()},
     }));
     user.advance("PT3M");
     // On a test clock nothing is late.
-    assert_eq!(health("lateness"), json!({"count": 3, "p50_ms": 0.0, "p99_ms": 0.0, "max_ms": 0.0}));
+    assert_eq!(
+        health("lateness"),
+        json!({"count": 3, "p50_ms": 0.0, "p99_ms": 0.0, "max_ms": 0.0})
+    );
     user.patch(&format!("/v1/cues/{}", id(&cue)), &json!({"status": "paused"})).expect(200);
     assert!(health("uptime_seconds").is_u64());
     let database = health("database");

@@ -53,7 +53,8 @@ fn forty() -> (Server, Client, Vec<Value>) {
     let words = ["alpha", "Beta", "beta", "Ärger", "ärger", "Zeta", "straße", "STRASSE"];
     let make = |user: &Client, random: &mut Random, hour: u64| {
         let name = words[random.index(words.len())];
-        let mut cue = if random.below(2) == 0 { worker_cue(name) } else { hook(name, "http://127.0.0.1:9/") };
+        let mut cue =
+            if random.below(2) == 0 { worker_cue(name) } else { hook(name, "http://127.0.0.1:9/") };
         cue["schedule"] = json!({"type": "recurring", "cron": format!("0 {hour} * * *")});
         if random.below(3) == 0 {
             cue["description"] = json!("The Nightly Copy");
@@ -89,7 +90,8 @@ fn sorted(newest_first: &[Value], sort: &str) -> Vec<String> {
     if sort.starts_with('-') {
         cues.reverse();
     }
-    let (with, without): (Vec<&Value>, Vec<&Value>) = cues.into_iter().partition(|cue| value(cue).is_some());
+    let (with, without): (Vec<&Value>, Vec<&Value>) =
+        cues.into_iter().partition(|cue| value(cue).is_some());
     with.into_iter().chain(without).map(|cue| id(cue).to_owned()).collect()
 }
 
@@ -120,7 +122,11 @@ fn every_sort_and_filter_pages_by_cursor_and_by_offset_alike() {
         for sort in SORTS {
             let (query, expected) = (format!("{filter}&sort={sort}"), sorted(&matching, sort));
             let whole = list(&user, &format!("{query}&limit=100"));
-            assert_eq!((ids(&whole), &whole["total"]), (expected.clone(), &json!(expected.len())), "{query}");
+            assert_eq!(
+                (ids(&whole), &whole["total"]),
+                (expected.clone(), &json!(expected.len())),
+                "{query}"
+            );
             assert_eq!((&whole["has_more"], &whole["next_cursor"]), (&json!(false), &Value::Null));
             for limit in [1, 7] {
                 assert_eq!(pages(&user, &query, limit), expected, "{query} by cursor");
@@ -130,7 +136,10 @@ fn every_sort_and_filter_pages_by_cursor_and_by_offset_alike() {
                 let end = (offset + 3).min(expected.len());
                 assert_eq!(ids(&page), expected[offset.min(end)..end], "{query} from {offset}");
                 assert_eq!(page["has_more"], json!(end < expected.len()), "{query} from {offset}");
-                assert_eq!((&page["offset"], &page["total"]), (&json!(offset), &json!(expected.len())));
+                assert_eq!(
+                    (&page["offset"], &page["total"]),
+                    (&json!(offset), &json!(expected.len()))
+                );
             }
         }
     }
@@ -181,20 +190,29 @@ fn a_cursor_goes_on_after_the_page_before_it_while_cues_come_and_go() {
 fn a_cursor_is_refused_with_another_list_and_when_it_is_none() {
     let (server, user, _) = forty();
     let cursor = |query: &str| {
-        list(&user, &format!("{query}&limit=2"))["next_cursor"].as_str().expect("more pages").to_owned()
+        list(&user, &format!("{query}&limit=2"))["next_cursor"]
+            .as_str()
+            .expect("more pages")
+            .to_owned()
     };
     let (newest, named) = (cursor(""), cursor("sort=name&q=a"));
     let refused = |query: &str, reason: &str| {
         let refusal = user.get(&format!("/v1/cues?{query}")).expect(422);
         let detail = &refusal["detail"][0];
-        assert_eq!((&detail["type"], &detail["loc"]), (&json!("value_error"), &json!(["query", "cursor"])));
+        assert_eq!(
+            (&detail["type"], &detail["loc"]),
+            (&json!("value_error"), &json!(["query", "cursor"]))
+        );
         assert!(detail["msg"].as_str().unwrap().contains(reason), "{query}: {detail}");
     };
     for garbage in ["", "x", "AAAA", "%C3%A4", "0%00", &"A".repeat(5_000), &newest[1..]] {
         refused(&format!("cursor={garbage}"), "start again without one");
     }
     for query in ["status=active", "sort=created", "transport=worker", "failing=true", "q=a"] {
-        refused(&format!("{query}&cursor={newest}"), "another filter or sort; start again without one");
+        refused(
+            &format!("{query}&cursor={newest}"),
+            "another filter or sort; start again without one",
+        );
     }
     refused(&format!("sort=name&q=b&cursor={named}"), "another filter or sort");
     refused(&format!("cursor={newest}&offset=0"), "send one of the two");
@@ -203,7 +221,9 @@ fn a_cursor_is_refused_with_another_list_and_when_it_is_none() {
     // The cursor of one user shows another one nothing but cues of its own.
     let other = server.user();
     let own = other.create(&worker_cue("own"));
-    for page in [list(&other, &format!("cursor={newest}")), list(&other, "q=a"), list(&other, "sort=name")] {
+    for page in
+        [list(&other, &format!("cursor={newest}")), list(&other, "q=a"), list(&other, "sort=name")]
+    {
         assert!(ids(&page).iter().all(|shown| shown == id(&own)), "{page}");
     }
 }
@@ -220,12 +240,21 @@ fn a_text_is_searched_in_name_slug_tags_description_host_and_the_beginning_of_th
     user.create(&worker_cue("other"));
     other.create(&worker_cue("invoice of another user"));
     let found = |q: &str| names(&list(&user, &format!("q={q}"))) == ["Invoice Mailer"];
-    let parts =
-        ["invoice", "E%20MAIL", "invoice%20", "E/MAILS", "PROD", "ling.e", "BUCHHALTUNG", "127.0.0.1"];
+    let parts = [
+        "invoice",
+        "E%20MAIL",
+        "invoice%20",
+        "E/MAILS",
+        "PROD",
+        "ling.e",
+        "BUCHHALTUNG",
+        "127.0.0.1",
+    ];
     for q in parts.into_iter().chain([&id(&cue)[..8], id(&cue)]) {
         assert!(found(q), "{q}");
     }
-    for q in ["secret", "%25", "_", "invoices", &id(&cue)[4..], "http:", ":9", "%22", "prod,", "["] {
+    for q in ["secret", "%25", "_", "invoices", &id(&cue)[4..], "http:", ":9", "%22", "prod,", "["]
+    {
         assert!(!found(q), "{q}");
     }
     assert_eq!(
@@ -269,7 +298,10 @@ fn a_cue_shows_how_many_runs_in_a_row_have_failed() {
     for failing in [1, 2] {
         user.advance("PT1H");
         assert_eq!(user.get(&path(&cue)).expect(200)["failing"], failing);
-        assert_eq!(user.patch(&path(&cue), &json!({"name": "fails"})).expect(200)["failing"], failing);
+        assert_eq!(
+            user.patch(&path(&cue), &json!({"name": "fails"})).expect(200)["failing"],
+            failing
+        );
         let listed = list(&user, "failing=true");
         assert_eq!((&listed["total"], &listed["cues"][0]["failing"]), (&json!(1), &json!(failing)));
         assert_eq!(names(&list(&user, "failing=false")), ["work"]);
@@ -327,7 +359,8 @@ fn recent_runs_are_letters_newest_last() {
     user.advance("PT1H");
     assert_eq!(recent(&user, 60)["statuses"], "fsr", "the first one was sent again");
     // A run by request that waits, and an outage of five hours.
-    user.post(&format!("{}/fire", path(&cue)), &json!({"send_at": "2026-01-06T00:00:00Z"})).expect(200);
+    user.post(&format!("{}/fire", path(&cue)), &json!({"send_at": "2026-01-06T00:00:00Z"}))
+        .expect(200);
     assert_eq!(recent(&user, 60)["statuses"], "fsrp");
     server.stop();
     server.restart_at("2026-01-05T17:30:00Z");
@@ -392,10 +425,14 @@ fn the_payload_of_a_cue_can_be_read_as_text() {
     let plain = user.get(&path(&made));
     let plain = String::from_utf8(plain.body).unwrap();
     assert!(
-        text.contains("12345678901234567890123") && plain.contains(&format!("\"payload\":{text}}}")),
+        text.contains("12345678901234567890123")
+            && plain.contains(&format!("\"payload\":{text}}}")),
         "{text}"
     );
     let shown = user.get(&format!("{}?payload=text", path(&none))).expect(200);
     assert_eq!((shown.get("payload"), &shown["payload_text"]), (None, &Value::Null));
-    assert_eq!(user.get(&format!("{}?payload=json", path(&none))).expect(200)["payload"], Value::Null);
+    assert_eq!(
+        user.get(&format!("{}?payload=json", path(&none))).expect(200)["payload"],
+        Value::Null
+    );
 }

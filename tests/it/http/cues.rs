@@ -66,7 +66,8 @@ fn a_new_cue_has_every_field_with_its_default() {
 fn the_cue_list_defaults_to_twenty_and_shows_only_own_cues() {
     let server = Server::with_test_clock(START);
     let (user, other) = (server.user(), server.user());
-    let made: Vec<Value> = (0..25).map(|number| user.create(&worker_cue(&format!("{number}")))).collect();
+    let made: Vec<Value> =
+        (0..25).map(|number| user.create(&worker_cue(&format!("{number}")))).collect();
     let list = |query: &str| user.get(&format!("/v1/cues{query}")).expect(200);
     let ids = |list: &Value| -> Vec<String> {
         list["cues"].as_array().unwrap().iter().map(|cue| id(cue).to_owned()).collect()
@@ -98,7 +99,11 @@ fn cues_can_be_filtered_by_status() {
     }
     for status in ["active", "paused", "completed", "failed"] {
         let list = user.get(&format!("/v1/cues?status={status}")).expect(200);
-        assert_eq!((&list["total"], list["cues"].as_array().unwrap().len()), (&json!(1), 1), "{status}");
+        assert_eq!(
+            (&list["total"], list["cues"].as_array().unwrap().len()),
+            (&json!(1), 1),
+            "{status}"
+        );
         let cue = &list["cues"][0];
         assert_eq!((&cue["name"], &cue["status"]), (&json!(status), &json!(status)));
     }
@@ -135,8 +140,12 @@ fn one_cue_shows_its_last_run_and_its_executions() {
     assert_eq!((id(&execution).len(), execution.get("outcome")), (36, None), "{execution}");
 
     let execution = user.only_execution(id(&work));
-    assert_eq!((&execution["status"], &execution["http_status"]), (&json!("pending"), &Value::Null));
-    let report = json!({"success": false, "result": "half", "error": "no disk", "metadata": {"a": 1}});
+    assert_eq!(
+        (&execution["status"], &execution["http_status"]),
+        (&json!("pending"), &Value::Null)
+    );
+    let report =
+        json!({"success": false, "result": "half", "error": "no disk", "metadata": {"a": 1}});
     let response = user.report(id(&execution), &report);
     let mut outcome = report;
     outcome["recorded_at"] = json!(due);
@@ -166,7 +175,12 @@ fn a_patch_changes_only_the_fields_it_names() {
         (json!({"description": "so"}), "/description", json!("so"), eleven),
         (json!({"payload": {"b": 2}}), "/payload", json!({"b": 2}), eleven),
         (callback("method", json!("PATCH")), "/callback/method", json!("PATCH"), eleven),
-        (callback("headers", json!({"X-B": "2"})), "/callback/headers", json!({"X-B": "2"}), eleven),
+        (
+            callback("headers", json!({"X-B": "2"})),
+            "/callback/headers",
+            json!({"X-B": "2"}),
+            eleven,
+        ),
         (callback("url", json!(url)), "/callback/url", json!(url), eleven),
         (
             schedule(json!({"timezone": "UTC"})),
@@ -180,7 +194,12 @@ fn a_patch_changes_only_the_fields_it_names() {
             json!("0 10 * * *"),
             "2026-01-05T10:00:00+00:00",
         ),
-        (schedule(json!({"type": "once", "at": february})), "/schedule", once, "2026-02-01T00:00:00+00:00"),
+        (
+            schedule(json!({"type": "once", "at": february})),
+            "/schedule",
+            once,
+            "2026-02-01T00:00:00+00:00",
+        ),
         (schedule(json!({"at": march})), "/schedule/at", json!(march), "2026-03-01T00:00:00+00:00"),
     ] {
         let patched = user.patch(&path, &patch).expect(200);

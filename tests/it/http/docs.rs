@@ -10,7 +10,8 @@ use std::path::Path;
 use cued::http::assets::{self, inflate};
 use cued::http::docs::{BUILD, DocsPage, FILES, PAGES, size};
 use markdown::{
-    Destination, Documents, KINDS, broken_links, entries, first_sentence, headings, title, to_html, unlisted,
+    Destination, Documents, KINDS, broken_links, entries, first_sentence, headings, title, to_html,
+    unlisted,
 };
 use miniz_oxide::deflate::compress_to_vec;
 
@@ -37,7 +38,10 @@ fn html(page: &DocsPage) -> String {
 }
 
 fn source(file: &str) -> String {
-    inflate(FILES.iter().find(|(name, _)| *name == file).unwrap().1).map(|it| it.to_vec()).map(text).unwrap()
+    inflate(FILES.iter().find(|(name, _)| *name == file).unwrap().1)
+        .map(|it| it.to_vec())
+        .map(text)
+        .unwrap()
 }
 
 fn text(bytes: Vec<u8>) -> String {
@@ -46,7 +50,10 @@ fn text(bytes: Vec<u8>) -> String {
 
 /// The values of an attribute.
 fn values<'a>(html: &'a str, attribute: &str) -> Vec<&'a str> {
-    html.split(&format!(" {attribute}=\"")).skip(1).map(|rest| rest.split('"').next().unwrap()).collect()
+    html.split(&format!(" {attribute}=\""))
+        .skip(1)
+        .map(|rest| rest.split('"').next().unwrap())
+        .collect()
 }
 
 #[test]
@@ -92,12 +99,19 @@ fn a_page_is_compressed_confirmed_and_read_without_its_body() {
     for path in paths {
         let (plain, gzip) =
             (client.get(&path), get(&client, &path, &[("Accept-Encoding", "br, gzip;q=0.5")]));
-        assert_eq!((plain.header("content-encoding"), gzip.header("content-encoding")), (None, Some("gzip")));
+        assert_eq!(
+            (plain.header("content-encoding"), gzip.header("content-encoding")),
+            (None, Some("gzip"))
+        );
         assert_eq!(text(gzip.unzipped()), plain.text(), "{path}");
         let etag = plain.header("etag").unwrap();
         assert_eq!(gzip.header("etag"), Some(format!("W/{etag}").as_str()));
         let known = get(&client, &path, &[("If-None-Match", etag)]);
-        assert_eq!((known.status, known.body.len(), known.header("etag")), (304, 0, Some(etag)), "{path}");
+        assert_eq!(
+            (known.status, known.body.len(), known.header("etag")),
+            (304, 0, Some(etag)),
+            "{path}"
+        );
         let head = client.call("HEAD", &path, &[], b"").unwrap();
         assert_eq!((head.status, head.body.len()), (200, 0), "{path}");
         for name in ["content-length", "content-type", "etag", "content-security-policy"] {
@@ -116,13 +130,15 @@ fn every_link_of_a_page_leads_somewhere_also_below_the_path_of_a_proxy() {
     let files: Vec<String> = FILES.iter().map(|(name, _)| format!("docs/{BUILD}/{name}")).collect();
     for page in PAGES {
         let html = html(page);
-        let links = ["href", "src", "action"].into_iter().flat_map(|attribute| values(&html, attribute));
+        let links =
+            ["href", "src", "action"].into_iter().flat_map(|attribute| values(&html, attribute));
         for link in links.filter(|link| !link.contains("://")) {
             assert!(!link.starts_with('/'), "{} has the absolute link {link}", page.path);
             let (path, anchor) = link.split_once('#').unwrap_or((link, ""));
             let here = path_of(page);
             let target = resolved(&format!("proxy{here}"), path);
-            let target = target.strip_prefix("proxy/").unwrap_or_else(|| panic!("{link} leaves the server"));
+            let target =
+                target.strip_prefix("proxy/").unwrap_or_else(|| panic!("{link} leaves the server"));
             match target.strip_prefix("docs") {
                 _ if files.iter().any(|file| file == target) || target.is_empty() => {}
                 None => assert_eq!(target, format!("ui/{}/icon.svg", assets::BUILD), "{link}"),
@@ -158,8 +174,18 @@ fn a_page_is_well_formed_and_has_no_inline_script_or_style() {
         let html = html(page);
         assert!(html.starts_with("<!doctype html>\n<html lang=\"en\">"), "{}", page.path);
         let title = page.title.replace('&', "&amp;").replace('"', "&quot;");
-        assert_eq!(html.matches(&format!("<title>{title} · cued</title>")).count(), 1, "{}", page.path);
-        assert_eq!((html.matches("<h1>").count(), html.matches("<main").count()), (1, 1), "{}", page.path);
+        assert_eq!(
+            html.matches(&format!("<title>{title} · cued</title>")).count(),
+            1,
+            "{}",
+            page.path
+        );
+        assert_eq!(
+            (html.matches("<h1>").count(), html.matches("<main").count()),
+            (1, 1),
+            "{}",
+            page.path
+        );
         for banned in [
             "<style",
             " style=",
@@ -174,13 +200,25 @@ fn a_page_is_well_formed_and_has_no_inline_script_or_style() {
             assert!(!html.contains(banned), "{} has {banned}", page.path);
         }
         assert_eq!(html.matches("<script").count(), 1, "{}", page.path);
-        for element in ["table", "ul", "ol", "li", "pre", "code", "p", "section", "details", "nav", "main"] {
-            let begun =
-                html.matches(&format!("<{element}>")).count() + html.matches(&format!("<{element} ")).count();
-            assert_eq!(begun, html.matches(&format!("</{element}>")).count(), "{element} of {}", page.path);
+        for element in
+            ["table", "ul", "ol", "li", "pre", "code", "p", "section", "details", "nav", "main"]
+        {
+            let begun = html.matches(&format!("<{element}>")).count()
+                + html.matches(&format!("<{element} ")).count();
+            assert_eq!(
+                begun,
+                html.matches(&format!("</{element}>")).count(),
+                "{element} of {}",
+                page.path
+            );
         }
         let ids = values(&html, "id");
-        assert_eq!(ids.len(), ids.iter().collect::<BTreeSet<_>>().len(), "{} has an id twice", page.path);
+        assert_eq!(
+            ids.len(),
+            ids.iter().collect::<BTreeSet<_>>().len(),
+            "{} has an id twice",
+            page.path
+        );
     }
     assert!(!source("docs.js").contains("innerHTML") && !source("docs.css").contains("url("));
     assert!(source("docs.css").contains("prefers") || source("docs.css").contains("light-dark("));
@@ -209,9 +247,13 @@ fn the_home_page_and_the_navigation_list_every_page_by_its_kind() {
 fn an_unknown_page_is_a_page_for_browsers_and_an_error_for_programs() {
     let server = Server::start(&["--dev"]);
     let client = server.client();
-    for path in
-        ["/docs/nope", "/docs/how-to/nope", "/docs/reference/api/nope", "/docs/index", "/docs/schedules.md"]
-    {
+    for path in [
+        "/docs/nope",
+        "/docs/how-to/nope",
+        "/docs/reference/api/nope",
+        "/docs/index",
+        "/docs/schedules.md",
+    ] {
         for accept in [&[][..], &[("Accept", "text/html,*/*;q=0.8")], &[("If-None-Match", "*")]] {
             let page = get(&client, path, accept);
             assert_eq!(
@@ -219,7 +261,10 @@ fn an_unknown_page_is_a_page_for_browsers_and_an_error_for_programs() {
                 (404, Some("text/html; charset=utf-8")),
                 "{path}"
             );
-            assert_eq!((page.header("etag"), page.header("content-security-policy")), (None, Some(POLICY)));
+            assert_eq!(
+                (page.header("etag"), page.header("content-security-policy")),
+                (None, Some(POLICY))
+            );
             let up = "../".repeat(path.matches('/').count() - 1);
             assert_contains(
                 &page.text(),
@@ -231,9 +276,12 @@ fn an_unknown_page_is_a_page_for_browsers_and_an_error_for_programs() {
     for path in ["/docs%2Fschedules", "/docs/a/b/c/d", "/docs//schedules"] {
         client.get(path).expect_error(404, "not_found");
     }
-    for path in
-        ["/docs/reference%2Ferrors", "/docs/000000000000/docs.css", "/docs/%FF", "/docs/x/..%2f..%2fREADME"]
-    {
+    for path in [
+        "/docs/reference%2Ferrors",
+        "/docs/000000000000/docs.css",
+        "/docs/%FF",
+        "/docs/x/..%2f..%2fREADME",
+    ] {
         assert_eq!(client.get(path).status, 404, "{path}");
     }
     let home = client.get("/docs/");
@@ -251,7 +299,9 @@ fn the_documentation_is_switched_off_with_the_page_and_counts_in_no_rate_window(
     let server = Server::start(&["--page", "off"]);
     let client = server.client();
     let unknown = client.get("/nowhere").expect_error(404, "not_found");
-    for path in ["/docs".to_owned(), "/docs/schedules".to_owned(), format!("/docs/{BUILD}/docs.css")] {
+    for path in
+        ["/docs".to_owned(), "/docs/schedules".to_owned(), format!("/docs/{BUILD}/docs.css")]
+    {
         assert_eq!(client.get(&path).expect_error(404, "not_found"), unknown, "{path}");
     }
     let server = Server::start(&[]);
@@ -357,8 +407,12 @@ fn the_index_lists_each_page_once_under_a_known_heading() {
     };
     assert_eq!(of(0), ("Tutorials", "A", "src/docs/a.md", "first"));
     assert_eq!(of(1), ("Reference", "The c", "src/docs/b/c.md", "the rest"));
-    let missing = "src/docs/index.md: list src/docs/b/c.md once, under the heading of its kind".to_owned();
-    assert_eq!(listed(&whole.replace("b/c.md", "a.md")).map(|faults| faults.contains(&missing)), Ok(true));
+    let missing =
+        "src/docs/index.md: list src/docs/b/c.md once, under the heading of its kind".to_owned();
+    assert_eq!(
+        listed(&whole.replace("b/c.md", "a.md")).map(|faults| faults.contains(&missing)),
+        Ok(true)
+    );
     for wrong in [
         whole.replace("Reference", "Other"),
         whole.replace("[A](a.md)", "A"),
@@ -377,7 +431,10 @@ fn headings_have_the_anchors_of_github() {
         ["a-b", "in-words", "43-schedule", "cued-work", "whats-new", "in-words-1", "invalid_state"]
     );
     assert_eq!((title(text).as_deref(), title("Text\n\n## A\n")), (Some("A b"), None));
-    assert_eq!(first_sentence("# A b\n\nOne `two`\n[three](x.md). Four.\n\nFive.\n"), "One two three");
+    assert_eq!(
+        first_sentence("# A b\n\nOne `two`\n[three](x.md). Four.\n\nFive.\n"),
+        "One two three"
+    );
 }
 
 #[test]
@@ -388,7 +445,9 @@ fn pictures_are_left_out_and_files_of_the_repository_are_named() {
     };
     let render = |text: &str| to_html(text, &destination).unwrap();
     assert_eq!(
-        render("[one](a.md) [two](../b.py) ![x](y.png)\n\n<picture>\n  <img src=\"x\">\n</picture>\n"),
+        render(
+            "[one](a.md) [two](../b.py) ![x](y.png)\n\n<picture>\n  <img src=\"x\">\n</picture>\n"
+        ),
         "<p><a href=\"docs/a.md\">one</a> two (<code>b.py</code>) </p>\n"
     );
     for refused in ["## A <b>\n", "<script>alert(1)</script>\n", "a <i>b</i>\n"] {
@@ -399,7 +458,8 @@ fn pictures_are_left_out_and_files_of_the_repository_are_named() {
 #[test]
 fn the_tokens_of_the_page_are_those_of_the_documentation() {
     let page =
-        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/http/page/app.css")).unwrap();
+        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/http/page/app.css"))
+            .unwrap();
     let (tokens, _) = page.split_once(":root[data-density").unwrap();
     assert!(source("docs.css").starts_with(tokens) && tokens.contains("data-theme=\"dark\""));
 }

@@ -36,7 +36,10 @@ fn an_echo_is_available_for_five_minutes() {
     let body = r#"{"a": [1, 2.50, 123456789012345678901234567890], "é": null}"#;
     let headers = [("X-Twice", "one"), ("x-twice", "two"), ("Content-Type", "application/json")];
     let posted = server.client().call("POST", ECHO, &headers, body.as_bytes()).unwrap();
-    assert_eq!(posted.expect(200), json!({"status": "delivered", "stored": true, "received_at": START}));
+    assert_eq!(
+        posted.expect(200),
+        json!({"status": "delivered", "stored": true, "received_at": START})
+    );
     user.advance("PT4M59S");
     let shown = user.get(ECHO);
     assert!(shown.text().contains("123456789012345678901234567890"), "{}", shown.text());
@@ -78,7 +81,10 @@ fn invalid_echo_requests_get_a_validation_error() {
         let path = format!("/v1/echo/{token}");
         for response in [anyone.post(&path, &json!({})), user.get(&path)] {
             let detail = response.expect_error(422, "validation_error")["detail"][0].clone();
-            assert_has(&detail, json!({"type": "string_pattern_mismatch", "loc": ["path", "token"]}));
+            assert_has(
+                &detail,
+                json!({"type": "string_pattern_mismatch", "loc": ["path", "token"]}),
+            );
             assert!(detail["msg"].as_str().unwrap().contains("{16,128}"), "{detail}");
         }
     }
@@ -130,7 +136,10 @@ fn echoes_use_bounded_memory() {
 fn many_echoes_of_one_account_drop_none_of_another() {
     let server = Server::start(SAFE);
     let (owner, flooder) = (server.user(), server.user());
-    assert_eq!(run(&owner, &owner.create(&to(&format!("{}{ECHO}", server.url()))))["status"], "success");
+    assert_eq!(
+        run(&owner, &owner.create(&to(&format!("{}{ECHO}", server.url()))))["status"],
+        "success"
+    );
     let text = "a".repeat(1_000_000);
     let body = format!("\"{text}\"");
     for number in 0..20 {
@@ -145,7 +154,11 @@ fn many_echoes_of_one_account_drop_none_of_another() {
         assert_eq!(run(&flooder, &flooder.create(&cue))["status"], "success");
     }
     assert_eq!(status(&owner, ECHO), "delivered", "after deliveries");
-    assert_eq!(status(&owner, "/v1/echo/token-0000000020"), "waiting", "the share of the account is used up");
+    assert_eq!(
+        status(&owner, "/v1/echo/token-0000000020"),
+        "waiting",
+        "the share of the account is used up"
+    );
     for number in 30..36 {
         let path = format!("/v1/echo/token-{number:010}");
         server.client().call("POST", &path, &[], body.as_bytes()).unwrap().expect(200);
@@ -164,7 +177,11 @@ fn echoes_without_an_account_use_a_quarter_of_the_memory_in_fair_shares() {
     }
     let post_from = |address: &str, number: usize, bytes: usize| {
         let headers = [("X-Forwarded-For", address)];
-        server.client().call("POST", &echo_of(number), &headers, body(bytes).as_bytes()).unwrap().expect(200);
+        server
+            .client()
+            .call("POST", &echo_of(number), &headers, body(bytes).as_bytes())
+            .unwrap()
+            .expect(200);
     };
     post_from("192.0.2.1", 10, 300_000);
     for number in 20..40 {
@@ -173,7 +190,8 @@ fn echoes_without_an_account_use_a_quarter_of_the_memory_in_fair_shares() {
     for number in (0..6).chain([10, 39]) {
         assert_eq!(status(&users[0], &echo_of(number)), "delivered", "{number}");
     }
-    let kept = (20..40).filter(|number| status(&users[0], &echo_of(*number)) == "delivered").count();
+    let kept =
+        (20..40).filter(|number| status(&users[0], &echo_of(*number)) == "delivered").count();
     assert_eq!(kept, 2, "of 2 MiB, beside the small one");
 }
 
@@ -195,7 +213,12 @@ fn only_a_delivery_of_the_account_to_its_own_echo_takes_from_its_share() {
             let path = format!("/v1/echo/token-{}{number:09}", headers.len());
             server.client().call("POST", &path, headers, body.as_bytes()).unwrap().expect(200);
         }
-        assert_eq!(status(&owner, ECHO), "delivered", "after posts with {} of its headers", headers.len());
+        assert_eq!(
+            status(&owner, ECHO),
+            "delivered",
+            "after posts with {} of its headers",
+            headers.len()
+        );
     }
 }
 
@@ -243,7 +266,8 @@ fn the_echo_exemption_includes_the_path_of_the_public_url() {
     assert_eq!(run(&user, &cue)["status"], "success");
     assert_eq!(receiver.deliveries()[0].path, format!("/cued/v1/echo/{TOKEN}?a=b"));
     user.post("/v1/cues", &to(&format!("{base}{ECHO}"))).expect_error(400, "invalid_callback_url");
-    user.post("/v1/cues", &to(&format!("{}{ECHO}", server.url()))).expect_error(400, "invalid_callback_url");
+    user.post("/v1/cues", &to(&format!("{}{ECHO}", server.url())))
+        .expect_error(400, "invalid_callback_url");
 
     // A response of that host may redirect elsewhere; redirects are not followed.
     let elsewhere = format!("{base}/v1/cues");

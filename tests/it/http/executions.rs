@@ -23,7 +23,8 @@ fn with_work(api: &Api, payload: Value) -> (User, String, String) {
 #[test]
 fn an_execution_is_listed_claimed_extended_and_reported() {
     let api = Api::start();
-    let (ada, cue_id, id) = with_work(&api, json!({"task": "resize", "n": 12345678901234567890123_u128 }));
+    let (ada, cue_id, id) =
+        with_work(&api, json!({"task": "resize", "n": 12345678901234567890123_u128 }));
     let payload = json!({"task": "resize", "n": 12345678901234567890123_u128 });
     let scheduled_for = "2026-01-01T10:00:00Z";
     assert_eq!(
@@ -40,9 +41,13 @@ fn an_execution_is_listed_claimed_extended_and_reported() {
             "scheduled_for": scheduled_for, "lease_seconds": 900, "payload": payload,
         })
     );
-    assert_eq!(ok(&ada.get("/v1/executions/claimable")), json!({"executions": [], "has_more": false}));
+    assert_eq!(
+        ok(&ada.get("/v1/executions/claimable")),
+        json!({"executions": [], "has_more": false})
+    );
     api.fixture.advance(60);
-    let oldest = |user: &User| ok(&user.get("/v1/executions?status=failed"))["oldest_claimed_at"].clone();
+    let oldest =
+        |user: &User| ok(&user.get("/v1/executions?status=failed"))["oldest_claimed_at"].clone();
     assert_eq!(oldest(&ada), "2026-01-01T10:00:00Z", "of the account, whatever the filter");
     assert_eq!(oldest(&api.user("eve")), Value::Null);
     let path = format!("/v1/executions/{id}/heartbeat");
@@ -106,7 +111,9 @@ fn an_execution_shows_the_payload_that_it_was_given() {
     }
     user.get(&format!("{plain}?payload=xml")).expect(422);
     let listed = user.get("/v1/executions").expect(200);
-    assert!(listed["executions"].as_array().unwrap().iter().all(|run| run.get("payload").is_none()));
+    assert!(
+        listed["executions"].as_array().unwrap().iter().all(|run| run.get("payload").is_none())
+    );
     let shown = user.get(&path).expect(200);
     assert!(shown["executions"].as_array().unwrap().iter().all(|run| run.get("payload").is_none()));
 }
@@ -115,15 +122,25 @@ fn an_execution_shows_the_payload_that_it_was_given() {
 fn a_claim_needs_no_body_and_returns_an_empty_object_for_a_missing_payload() {
     let (api, ada) = Api::with_user("ada");
     let cue = api.fixture.worker_cue(ada.key, |_| ());
-    let ids: Vec<String> =
-        api.fixture.runs(&cue, [json!({}), json!({}), json!({})]).iter().map(ToString::to_string).collect();
+    let ids: Vec<String> = api
+        .fixture
+        .runs(&cue, [json!({}), json!({}), json!({})])
+        .iter()
+        .map(ToString::to_string)
+        .collect();
     let claim = format!("/v1/executions/{}/claim", ids[0]);
     let claimed = ok(&ada.call("POST", &claim, &[], b"").unwrap());
     assert_eq!(claimed["payload"], json!({}));
     let shown = ok(&ada.get(&format!("/v1/executions/{}", ids[0])));
     assert_has(&shown, json!({"claimed_by_worker": "anonymous-worker", "status": "delivering"}));
-    assert_eq!(ok(&ada.post("/v1/executions/claim", &json!({"worker_id": "w2"})))["execution_id"], ids[1]);
-    assert_eq!(ok(&ada.post(&format!("/v1/executions/{}/claim", ids[2]), &json!(null)))["claimed"], true);
+    assert_eq!(
+        ok(&ada.post("/v1/executions/claim", &json!({"worker_id": "w2"})))["execution_id"],
+        ids[1]
+    );
+    assert_eq!(
+        ok(&ada.post(&format!("/v1/executions/{}/claim", ids[2]), &json!(null)))["claimed"],
+        true
+    );
     assert_eq!(
         refused(&ada.call("POST", "/v1/executions/claim", &[], b"").unwrap()),
         (409, "claim_failed".to_owned())
@@ -181,7 +198,10 @@ fn a_long_poll_returns_only_for_matching_work() {
 fn a_long_poll_ends_empty_after_its_wait_or_at_shutdown() {
     let (mut api, ada) = Api::with_user("ada");
     let begun = api.fixture.app.clock.monotonic();
-    assert_eq!(ok(&ada.get("/v1/executions/claimable?wait=1")), json!({"executions": [], "has_more": false}));
+    assert_eq!(
+        ok(&ada.get("/v1/executions/claimable?wait=1")),
+        json!({"executions": [], "has_more": false})
+    );
     assert!((api.fixture.app.clock.monotonic() - begun).as_millis() >= 1_000);
     let poll = api.poll(&ada, "/v1/executions/claimable?wait=30");
     api.stop();
@@ -220,10 +240,14 @@ fn the_url_of_an_artifact_that_is_no_web_address_is_refused() {
                       {"name": "b", "url": long[..2_048]}]);
     let refused = |send: &dyn Fn(Value) -> Response| {
         for url in &bad {
-            let refused =
-                send(json!(["log", {"name": "a", "url": url}])).expect_error(422, "validation_error");
+            let refused = send(json!(["log", {"name": "a", "url": url}]))
+                .expect_error(422, "validation_error");
             let detail = refused["detail"].as_array().unwrap();
-            assert_eq!((detail.len(), &detail[0]["loc"]), (1, &json!(["body", "artifacts"])), "{url}");
+            assert_eq!(
+                (detail.len(), &detail[0]["loc"]),
+                (1, &json!(["body", "artifacts"])),
+                "{url}"
+            );
             let msg = detail[0]["msg"].as_str().unwrap();
             assert!(msg.contains("artifacts[1].url"), "{msg}");
         }
@@ -261,12 +285,16 @@ fn a_reported_error_is_the_error_message_of_its_execution() {
 #[test]
 fn verify_says_what_it_recorded() {
     let (_server, user) = Server::with_user(DEV_UNLIMITED);
-    for (body, valid) in [(json!({}), true), (json!({"valid": true}), true), (json!({"valid": false}), false)]
+    for (body, valid) in
+        [(json!({}), true), (json!({"valid": true}), true), (json!({"valid": false}), false)]
     {
         let execution = claimed(&user, "manual");
         user.post(&format!("{execution}/outcome"), &json!({"success": true})).expect(200);
         let verified = user.post(&format!("{execution}/verify"), &body).expect(200);
-        assert_eq!((&verified["valid"], &verified["verdict"]["valid"]), (&json!(valid), &json!(valid)));
+        assert_eq!(
+            (&verified["valid"], &verified["verdict"]["valid"]),
+            (&json!(valid), &json!(valid))
+        );
     }
     let alert = &user.get("/v1/alerts?alert_type=verification_failed").expect(200)["alerts"][0];
     assert_eq!(alert["metadata"]["outcome_state"], "verification_failed");

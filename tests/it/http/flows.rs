@@ -23,14 +23,26 @@ fn a_flow_spaces_the_starts_of_its_attempts() {
     let (little, other) = (Receiver::start(), Receiver::start());
     let authority = little.url().split('/').nth(2).unwrap().to_owned();
     let cues: Vec<Value> = (0..5)
-        .map(|number| user.create(&in_flow(&little, &format!("{number}"), json!({"per_minute": 10}))))
+        .map(|number| {
+            user.create(&in_flow(&little, &format!("{number}"), json!({"per_minute": 10})))
+        })
         .collect();
-    assert_eq!(cues[0]["callback"]["flow"], json!({"key": authority, "parallelism": null, "per_minute": 10}));
+    assert_eq!(
+        cues[0]["callback"]["flow"],
+        json!({"key": authority, "parallelism": null, "per_minute": 10})
+    );
     user.create(&in_flow(&other, "other", Value::Null));
     user.advance("PT1M");
-    assert_eq!((little.count(), other.count()), (1, 1), "another cue of the account is not delayed");
+    assert_eq!(
+        (little.count(), other.count()),
+        (1, 1),
+        "another cue of the account is not delayed"
+    );
     let waiting = execution_at(&user, &cues[1], "09:01");
-    assert_has(&waiting, json!({"status": "pending", "waits_for": {"reason": "flow", "key": authority}}));
+    assert_has(
+        &waiting,
+        json!({"status": "pending", "waits_for": {"reason": "flow", "key": authority}}),
+    );
     let expected = json!([{"key": authority, "parallelism": null, "per_minute": 10, "cues": 5, "waiting": 4, "running": 0}]);
     assert_eq!(json!(flows(&user)), expected);
     user.advance("PT11.999S");
@@ -64,7 +76,8 @@ fn the_strictest_limits_of_the_cues_of_a_flow_hold_and_change_at_once() {
     let third = user.create(&in_flow(&receiver, "third", flow(60)));
     user.advance("PT1M30S");
     assert_eq!(receiver.count(), 1);
-    user.patch(&path(&slow), &json!({"callback": {"flow": {"key": "nas", "per_minute": 30}}})).expect(200);
+    user.patch(&path(&slow), &json!({"callback": {"flow": {"key": "nas", "per_minute": 30}}}))
+        .expect(200);
     user.settle();
     assert_eq!(receiver.count(), 2, "the last start is longer ago than the new interval");
     user.patch(&path(&third), &json!({"callback": {"flow": null}})).expect(200);
@@ -101,10 +114,9 @@ fn a_flow_has_no_more_attempts_under_way_than_it_may() {
     receiver.react(Reaction::Status(200));
     receiver.release();
     receiver.wait_for(5);
-    assert!(
-        runs.iter()
-            .all(|run| until("it is over", || (user.execution(run)["status"] != "pending").then_some(true)))
-    );
+    assert!(runs.iter().all(|run| until("it is over", || {
+        (user.execution(run)["status"] != "pending").then_some(true)
+    })));
 }
 
 #[test]
@@ -140,7 +152,8 @@ fn attempts_that_a_crash_cut_off_are_repeated_within_the_flow_of_their_cue() {
         user.fire(&cue);
     }
     receiver.wait_hanging(3);
-    user.patch(&path(&cue), &json!({"callback": {"flow": {"key": "one", "parallelism": 1}}})).expect(200);
+    user.patch(&path(&cue), &json!({"callback": {"flow": {"key": "one", "parallelism": 1}}}))
+        .expect(200);
     server.kill();
     server.restart();
     let user = user.at(server.addr());

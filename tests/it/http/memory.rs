@@ -17,8 +17,10 @@ fn small_objects(bytes: usize) -> String {
 }
 
 fn create_with(user: &Client, payload: &str) -> Response {
-    let cue = r#""name":"n","schedule":{"type":"recurring","cron":"0 0 1 1 *"},"transport":"worker""#;
-    user.call("POST", "/v1/cues", &[], format!("{{{cue},\"payload\":{payload}}}").as_bytes()).unwrap()
+    let cue =
+        r#""name":"n","schedule":{"type":"recurring","cron":"0 0 1 1 *"},"transport":"worker""#;
+    user.call("POST", "/v1/cues", &[], format!("{{{cue},\"payload\":{payload}}}").as_bytes())
+        .unwrap()
 }
 
 /// The peak in MB that `job` adds to the memory of the server.
@@ -43,11 +45,14 @@ fn a_large_body_of_small_values_costs_a_few_times_its_size() {
     let added = added_mb(&server, || {
         create_with(&user, &payload).expect_error(400, "invalid_payload_size");
         create_with(&user, &unsorted).expect(201);
-        let register = user.call("POST", "/v1/auth/register", &[], small_objects(60_000).as_bytes());
+        let register =
+            user.call("POST", "/v1/auth/register", &[], small_objects(60_000).as_bytes());
         register.unwrap().expect_error(422, "validation_error");
         let fields: String = (0..150_000).map(|number| format!("\"{number}\":0,")).collect();
         let body = format!("{{{fields}\"name\":{}}}", small_objects(200_000));
-        user.call("POST", "/v1/cues", &[], body.as_bytes()).unwrap().expect_error(422, "validation_error");
+        user.call("POST", "/v1/cues", &[], body.as_bytes())
+            .unwrap()
+            .expect_error(422, "validation_error");
     });
     assert!(added <= 24, "{added} MB");
 }
@@ -78,7 +83,10 @@ fn stored_payloads_are_answered_as_their_text() {
     assert!(added <= 24, "{added} MB");
     assert!(listed.len() <= MAX_LIST_BYTES + 100);
     let list: Value = serde_json::from_slice(&listed).unwrap();
-    assert_eq!((list["executions"].as_array().unwrap().len(), &list["has_more"]), (3, &json!(true)));
+    assert_eq!(
+        (list["executions"].as_array().unwrap().len(), &list["has_more"]),
+        (3, &json!(true))
+    );
     assert_eq!(list["executions"][0]["payload"], cue["payload"]);
     let merged = added_mb(&server, || {
         user.post(&fire, &json!({"payload_override": {"b": 1}})).expect(200);
@@ -92,7 +100,9 @@ fn stored_payloads_are_answered_as_their_text() {
                 let user = user.clone();
                 scope.spawn(move || {
                     let listed = user.get("/v1/executions/claimable");
-                    assert!(listed.status == 503 || listed.status == 200 && listed.body.len() > MIB);
+                    assert!(
+                        listed.status == 503 || listed.status == 200 && listed.body.len() > MIB
+                    );
                 });
             }
         });
@@ -106,7 +116,9 @@ fn stored_payloads_are_answered_as_their_text() {
                 scope.spawn(move || {
                     // All responses of the account together have a bound, so some of 58 at once are refused.
                     let renamed = user.patch(path, &json!({"name": "x"}));
-                    assert!(renamed.status == 503 || renamed.status == 200 && renamed.body.len() > MIB);
+                    assert!(
+                        renamed.status == 503 || renamed.status == 200 && renamed.body.len() > MIB
+                    );
                 });
             }
         });
@@ -122,8 +134,7 @@ fn every_list_ends_before_four_mebibytes_and_says_so() {
     let description = "\u{1}".repeat(10_000);
     let schedule = json!({"type": "recurring", "cron": "0 0 1 1 *"});
     for _ in 0..100 {
-        let cue =
-            json!({"name": "n", "transport": "worker", "schedule": schedule, "description": description});
+        let cue = json!({"name": "n", "transport": "worker", "schedule": schedule, "description": description});
         user.create(&cue);
     }
     for number in 0..300 {
@@ -138,13 +149,20 @@ fn every_list_ends_before_four_mebibytes_and_says_so() {
             assert!(response.body.len() <= MAX_LIST_BYTES + 100, "{path}: {}", response.body.len());
             let list = response.expect(200);
             let count = list[name].as_array().unwrap().len();
-            assert!(count > 50 && list["has_more"] == true, "{path}: {count}, {}", list["has_more"]);
+            assert!(
+                count > 50 && list["has_more"] == true,
+                "{path}: {count}, {}",
+                list["has_more"]
+            );
             seen = if name == "cues" { count } else { seen };
         }
     });
     assert!(added <= 40, "{added} MB");
     let rest = user.get(&format!("/v1/cues?limit=100&offset={seen}")).expect(200);
-    assert_eq!((rest["cues"].as_array().unwrap().len() + seen, &rest["has_more"]), (100, &json!(false)));
+    assert_eq!(
+        (rest["cues"].as_array().unwrap().len() + seen, &rest["has_more"]),
+        (100, &json!(false))
+    );
 }
 
 #[test]
@@ -167,7 +185,8 @@ fn large_deliveries_to_receivers_that_never_answer_take_bounded_memory() {
         .collect();
     let user = server.user();
     let (quick, yearly) = (Receiver::start(), json!({"type": "recurring", "cron": "0 0 1 1 *"}));
-    let small = user.create(&json!({"name": "n", "schedule": yearly, "callback": {"url": quick.url()}}));
+    let small =
+        user.create(&json!({"name": "n", "schedule": yearly, "callback": {"url": quick.url()}}));
     let added = added_mb(&server, || {
         for (user, path) in large.iter().cycle().take(32) {
             user.clone().post(path, &json!({})).expect(200);
@@ -185,7 +204,8 @@ fn memory_goes_back_to_the_system_after_large_requests() {
     let (server, user) = Server::with_user(DEV_UNLIMITED);
     let before = resident_mb(server.pid());
     let payload = format!("{{\"a\":{},\"task\":\"t\"}}", small_objects(MIB - 40));
-    let path = format!("/v1/cues/{}", create_with(&user, &payload).expect(201)["id"].as_str().unwrap());
+    let path =
+        format!("/v1/cues/{}", create_with(&user, &payload).expect(201)["id"].as_str().unwrap());
     let large = small_objects(2_000_000);
     for _ in 0..2 {
         thread::scope(|scope| {
@@ -210,7 +230,8 @@ fn sixty_four_streams_take_less_than_32_kib_each() {
     let server = Server::start(DEV_UNLIMITED);
     let users: Vec<Client> = (0..13).map(|_| server.user()).collect();
     let path = |cue: &Value| format!("/v1/cues/{}", id(cue));
-    let cues: Vec<_> = users.iter().map(|user| path(&create_with(user, "{}").expect(201))).collect();
+    let cues: Vec<_> =
+        users.iter().map(|user| path(&create_with(user, "{}").expect(201))).collect();
     let rename = |count: usize| {
         for (user, cue) in users.iter().zip(&cues) {
             (0..count).for_each(|_| drop(user.patch(cue, &json!({"name": "x"})).expect(200)));
@@ -220,7 +241,8 @@ fn sixty_four_streams_take_less_than_32_kib_each() {
     let mut streams = vec![EventReader::open(server.addr(), &users[0], "")];
     rename(EVENTS);
     let added = added_mb(&server, || {
-        streams.extend((1..64).map(|number| EventReader::open(server.addr(), &users[number / 5], "")));
+        streams
+            .extend((1..64).map(|number| EventReader::open(server.addr(), &users[number / 5], "")));
         rename(EVENTS);
         for stream in &mut streams[1..] {
             assert_eq!(stream.next().0, "hello");

@@ -52,7 +52,9 @@ fn preloads() -> BTreeMap<String, BTreeSet<String>> {
     let index = index();
     let list = index.split("data-screens=\"").nth(1).unwrap().split('"').next().unwrap();
     let screens = list.split_terminator(';').map(|entry| entry.split_once(':').unwrap());
-    screens.map(|(name, files)| (name.to_owned(), files.split(' ').map(str::to_owned).collect())).collect()
+    screens
+        .map(|(name, files)| (name.to_owned(), files.split(' ').map(str::to_owned).collect()))
+        .collect()
 }
 
 /// The sources of the page by their paths, as they are written.
@@ -128,7 +130,8 @@ fn reached(first: impl IntoIterator<Item = String>, also_later: bool) -> BTreeSe
 #[test]
 fn the_page_is_small() {
     // The page does not load the licence.
-    let total = INDEX.len() + FILES.iter().map(|file| file.gzip.len()).sum::<usize>() - size("lit/LICENSE");
+    let total =
+        INDEX.len() + FILES.iter().map(|file| file.gzip.len()).sum::<usize>() - size("lit/LICENSE");
     assert!(total <= MAX_TOTAL, "{total} bytes of gzip, more than {MAX_TOTAL}");
     assert!(INDEX.len() <= MAX_INDEX, "index.html: {} bytes of gzip", INDEX.len());
     assert!(size("app.css") <= MAX_STYLE, "app.css: {} bytes of gzip", size("app.css"));
@@ -150,9 +153,12 @@ fn a_first_visit_to_any_screen_takes_few_requests_and_bytes() {
 /// screen, what it loads later, and what it asks of the API.
 fn visit(client: &Client, screen: &str, later: &str, api: &[&str]) -> (usize, usize) {
     let (first, preloads) = (named_by_index(), preloads());
-    let later = (!later.is_empty()).then(|| reached([later.to_owned()], false)).into_iter().flatten();
-    let files: BTreeSet<String> = first.into_iter().chain(preloads[screen].clone()).chain(later).collect();
-    let paths = files.iter().map(|path| address(path)).chain(api.iter().map(|&path| path.to_owned()));
+    let later =
+        (!later.is_empty()).then(|| reached([later.to_owned()], false)).into_iter().flatten();
+    let files: BTreeSet<String> =
+        first.into_iter().chain(preloads[screen].clone()).chain(later).collect();
+    let paths =
+        files.iter().map(|path| address(path)).chain(api.iter().map(|&path| path.to_owned()));
     let paths: Vec<String> = paths.chain(["/".to_owned()]).collect();
     let body = |path: &String| get(client, path, &[("Accept-Encoding", "gzip")]).body.len();
     (paths.len(), paths.iter().map(body).sum())
@@ -171,10 +177,14 @@ fn a_first_visit_signed_out_or_of_a_new_account_is_at_most_60_kib() {
     let mut api: Vec<String> = api.iter().map(|path| format!("/v1/{path}")).collect();
     api.push("/health".to_owned());
     let api: Vec<&str> = api.iter().map(String::as_str).collect();
-    let (requests, bytes) = visit(&server.user(), "overview", "screens/overview/first_cue.js", &api);
+    let (requests, bytes) =
+        visit(&server.user(), "overview", "screens/overview/first_cue.js", &api);
     // The stream of the events has no end.
     let requests = requests + 1;
-    assert!(bytes <= MAX_FIRST_VISIT && requests <= MAX_NEW_ACCOUNT, "new: {bytes} bytes in {requests}");
+    assert!(
+        bytes <= MAX_FIRST_VISIT && requests <= MAX_NEW_ACCOUNT,
+        "new: {bytes} bytes in {requests}"
+    );
 }
 
 #[test]
@@ -210,7 +220,8 @@ fn files_are_served_as_they_are_written() {
 #[test]
 fn every_file_of_the_page_is_used() {
     let mut used = reached(named_by_index(), true);
-    let manifest: serde_json::Value = serde_json::from_str(&texts()["manifest.webmanifest"]).unwrap();
+    let manifest: serde_json::Value =
+        serde_json::from_str(&texts()["manifest.webmanifest"]).unwrap();
     let icons = manifest["icons"].as_array().unwrap().iter();
     used.extend(icons.map(|icon| resolved("manifest.webmanifest", icon["src"].as_str().unwrap())));
     // For readers.
@@ -221,12 +232,15 @@ fn every_file_of_the_page_is_used() {
 
 #[test]
 fn no_file_of_the_page_has_a_banned_text() {
-    let all = sources().into_iter().filter(|(path, _)| !path.starts_with("lit/") && !path.ends_with(".svg"));
+    let all = sources()
+        .into_iter()
+        .filter(|(path, _)| !path.starts_with("lit/") && !path.ends_with(".svg"));
     let mut found = Vec::new();
     for (path, text) in all {
         for (line, number) in text.replace(SVG, "").lines().zip(1..) {
             let is_link = |banned: &&str| path == LINKS && *banned == "https:";
-            let banned = BANNED.split(" | ").filter(|banned| line.contains(banned) && !is_link(banned));
+            let banned =
+                BANNED.split(" | ").filter(|banned| line.contains(banned) && !is_link(banned));
             found.extend(banned.map(|banned| format!("{path}:{number} has {banned:?}")));
         }
     }
@@ -258,7 +272,8 @@ fn the_template_library_is_as_published() {
         lines.map(|line| line.split_once("  ").unwrap()).map(|(a, b)| (b, a)).collect();
     let texts = texts();
     let vendored = texts.iter().filter_map(|(path, text)| Some((path.strip_prefix("lit/")?, text)));
-    let hex = |bytes: &[u8]| sha256(bytes).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let hex =
+        |bytes: &[u8]| sha256(bytes).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     let mut seen = BTreeSet::new();
     for (path, text) in vendored {
         seen.insert(path);
@@ -297,7 +312,9 @@ pub const PAGE_HEADERS: [(&str, &str); 8] = [
 #[test]
 fn the_page_is_served_with_its_headers() {
     let server = Server::start(&[]);
-    for headers in [&[][..], &[("Accept", "application/json")], &[("Accept", "text/html,*/*;q=0.8")]] {
+    for headers in
+        [&[][..], &[("Accept", "application/json")], &[("Accept", "text/html,*/*;q=0.8")]]
+    {
         let page = get(&server.client(), "/", headers);
         assert_eq!(page.status, 200, "{}", page.text());
         for (name, value) in [("content-security-policy", POLICY)].into_iter().chain(PAGE_HEADERS) {
@@ -323,7 +340,8 @@ fn every_file_of_the_page_is_served_for_ever() {
             assert_eq!(served.header(name), Some(value), "{name} of {}", file.path);
         }
     }
-    let content_type = |path| server.client().get(&address(path)).header("content-type").map(str::to_owned);
+    let content_type =
+        |path| server.client().get(&address(path)).header("content-type").map(str::to_owned);
     assert_eq!(content_type("app/main.js").as_deref(), Some("text/javascript; charset=utf-8"));
     assert_eq!(content_type("icon.svg").as_deref(), Some("image/svg+xml"));
     assert_eq!(content_type("manifest.webmanifest").as_deref(), Some("application/manifest+json"));
@@ -358,7 +376,9 @@ fn a_head_has_the_headers_of_the_get() {
             let (head, full) =
                 (client.call("HEAD", &path, headers, b"").unwrap(), get(&client, &path, headers));
             assert_eq!((head.status, head.body.len()), (200, 0), "{path}");
-            for name in ["content-length", "content-type", "content-encoding", "etag", "cache-control"] {
+            for name in
+                ["content-length", "content-type", "content-encoding", "etag", "cache-control"]
+            {
                 assert_eq!(head.header(name), full.header(name), "{name} of {path}");
             }
         }
@@ -373,7 +393,10 @@ fn a_client_gets_gzip_only_if_it_accepts_it() {
     for path in paths.chain(["/".to_owned(), "/openapi.json".to_owned()]) {
         let plain = client.get(&path);
         let gzip = get(&client, &path, &[("Accept-Encoding", "deflate, gzip;q=0.5, br")]);
-        assert_eq!((plain.header("content-encoding"), gzip.header("content-encoding")), (None, Some("gzip")));
+        assert_eq!(
+            (plain.header("content-encoding"), gzip.header("content-encoding")),
+            (None, Some("gzip"))
+        );
         assert_eq!(gzip.unzipped(), plain.body, "{path}");
         assert_eq!(gzip.header("etag").unwrap(), format!("W/{}", plain.header("etag").unwrap()));
         for refusing in ["gzip;q=0", "identity", "br, gzip; q=0.0", "*;q=0"] {

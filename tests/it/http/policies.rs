@@ -48,7 +48,10 @@ fn an_interval_counts_elapsed_time_from_the_creation() {
     let resumed = user.patch(&path(&cue), &json!({"status": "active"})).expect(200);
     assert_eq!(resumed["next_run"], "2026-03-29T02:10:00+00:00");
     let patch = json!({"schedule": {"catch_up": "all"}});
-    assert_eq!(user.patch(&path(&cue), &patch).expect(200)["next_run"], "2026-03-29T02:10:00+00:00");
+    assert_eq!(
+        user.patch(&path(&cue), &patch).expect(200)["next_run"],
+        "2026-03-29T02:10:00+00:00"
+    );
     let changed = user.patch(&path(&cue), &json!({"schedule": {"every": "PT1M30S"}})).expect(200);
     assert_eq!(
         (&changed["schedule"]["every"], &changed["next_run"]),
@@ -109,7 +112,10 @@ fn no_run_is_before_the_start_or_at_the_end_and_then_the_cue_is_completed() {
     let (cron, every) = (bounds("cron", "*/15 * * * *"), bounds("every", "15m"));
     let expected = json!(["2026-01-05T10:00:00Z", "2026-01-05T10:15:00Z"]);
     for cue in [&cron, &every] {
-        assert_has(&cue["schedule"], json!({"start": "2026-01-05T10:00:00Z", "end": "2026-01-05T10:30:00Z"}));
+        assert_has(
+            &cue["schedule"],
+            json!({"start": "2026-01-05T10:00:00Z", "end": "2026-01-05T10:30:00Z"}),
+        );
         let next = upcoming(&user, cue, 5);
         assert_eq!((&next["upcoming"], &next["per_month"]), (&expected, &json!(2)));
     }
@@ -137,15 +143,17 @@ fn no_run_is_before_the_start_or_at_the_end_and_then_the_cue_is_completed() {
 #[test]
 fn a_cue_whose_last_runs_were_missed_is_completed() {
     let (mut server, user) = Server::with_clock_and_user(START);
-    let schedule =
-        json!({"type": "recurring", "every": "10m", "catch_up": "none", "end": "2026-01-05T09:45:00Z"});
+    let schedule = json!({"type": "recurring", "every": "10m", "catch_up": "none", "end": "2026-01-05T09:45:00Z"});
     let cue = user.create(&work(schedule));
     assert_eq!(server.stop(), Some(0));
     server.restart_at("2026-01-05T12:00:00Z");
     let user = user.at(server.addr());
     user.settle();
     let shown = user.get(&path(&cue)).expect(200);
-    assert_has(&shown, json!({"status": "completed", "missed_count": 4, "run_count": 0, "next_run": null}));
+    assert_has(
+        &shown,
+        json!({"status": "completed", "missed_count": 4, "run_count": 0, "next_run": null}),
+    );
 }
 
 #[test]
@@ -189,7 +197,8 @@ fn jitter_delays_all_runs_of_a_cue_by_the_same_time() {
     assert_eq!(run["scheduled_for"], upcoming_run(&once));
     user.report(id(&run), &json!({"success": true}));
     assert_eq!(user.get(&path(&once)).expect(200)["status"], "completed");
-    let preview = json!({"schedule": {"type": "recurring", "every": "5m", "jitter_seconds": 40}, "limit": 1});
+    let preview =
+        json!({"schedule": {"type": "recurring", "every": "5m", "jitter_seconds": 40}, "limit": 1});
     let preview = user.post("/v1/schedule/preview", &preview).expect(200);
     assert_eq!(preview["description"], "Every 5 minutes, up to 40 s later, UTC");
 }
@@ -211,8 +220,11 @@ fn another_jitter_moves_the_pending_run_and_repeats_none() {
     patch(3_600);
     user.advance("PT59M");
     // The run of 11:00 would be over without its delay: it keeps its time.
-    let kept =
-        if delayed.as_str() > "2026-01-05T11:00:00Z" { delayed } else { "2026-01-05T12:00:00Z".to_owned() };
+    let kept = if delayed.as_str() > "2026-01-05T11:00:00Z" {
+        delayed
+    } else {
+        "2026-01-05T12:00:00Z".to_owned()
+    };
     assert_eq!(patch(0), kept);
     user.advance("PT62M");
     assert_eq!(ran(&user, &cue).len(), 3);
@@ -229,7 +241,8 @@ fn jitter_neither_revives_nor_repeats_a_single_run() {
     user.advance("PT2H");
     let run = user.only_execution(id(&cue));
     // Another jitter during the execution does not keep the cue from its end.
-    user.patch(&path(&cue), &json!({"status": "paused", "schedule": {"jitter_seconds": 0}})).expect(200);
+    user.patch(&path(&cue), &json!({"status": "paused", "schedule": {"jitter_seconds": 0}}))
+        .expect(200);
     user.report(id(&run), &json!({"success": true}));
     assert_eq!(user.get(&path(&cue)).expect(200)["status"], "completed");
     user.patch(&path(&cue), &json!({"schedule": {"jitter_seconds": 60}})).expect(400);
@@ -252,9 +265,13 @@ fn a_failure_pauses_a_cue_with_an_interval() {
 fn the_first_run_of_an_interval_with_jitter_is_not_the_creation() {
     let (_server, user) = Server::with_clock_and_user(START);
     for _ in 0..5 {
-        let cue = user.create(&work(json!({"type": "recurring", "every": "1d", "jitter_seconds": 3_600})));
+        let cue = user
+            .create(&work(json!({"type": "recurring", "every": "1d", "jitter_seconds": 3_600})));
         let next = cue["next_run"].as_str().unwrap();
-        assert!(next.starts_with("2026-01-06T09:") || next == "2026-01-06T10:00:00+00:00", "{next}");
+        assert!(
+            next.starts_with("2026-01-06T09:") || next == "2026-01-06T10:00:00+00:00",
+            "{next}"
+        );
     }
 }
 
@@ -289,28 +306,37 @@ fn bad_policies_are_refused_with_their_fields_in_one_answer() {
         "retry.backoff_seconds",
     ];
     assert_eq!(fields(user.post("/v1/cues", &bad)), expected);
-    let cue =
-        user.create(&work(json!({"type": "recurring", "every": "1m", "start": "2026-02-01T00:00:00Z"})));
+    let cue = user.create(&work(
+        json!({"type": "recurring", "every": "1m", "start": "2026-02-01T00:00:00Z"}),
+    ));
     for (schedule, field) in [
         (json!({"cron": "* * * * *", "every": "5m"}), "every"),
         (json!({"every": "367d"}), "every"),
         (json!({"cron": "@every 5s"}), "cron"),
         (json!({"every": "5m", "start": "x"}), "start"),
-        (json!({"every": "5m", "start": "2026-02-01T00:00:00Z", "end": "2026-02-01T00:00:00Z"}), "end"),
+        (
+            json!({"every": "5m", "start": "2026-02-01T00:00:00Z", "end": "2026-02-01T00:00:00Z"}),
+            "end",
+        ),
         (json!({"every": "30s", "jitter_seconds": 31}), "jitter_seconds"),
         (json!({"cron": "*/2 * * * *", "jitter_seconds": 121}), "jitter_seconds"),
         (json!({"every": "5m", "jitter_seconds": -1}), "jitter_seconds"),
     ] {
         let mut create = schedule.clone();
         create["type"] = "recurring".into();
-        assert_eq!(fields(user.post("/v1/cues", &work(create))), [format!("schedule.{field}")], "{schedule}");
+        assert_eq!(
+            fields(user.post("/v1/cues", &work(create))),
+            [format!("schedule.{field}")],
+            "{schedule}"
+        );
         let patched = user.patch(&path(&cue), &json!({"schedule": schedule}));
         assert_eq!(fields(patched), [format!("schedule.{field}")], "{schedule}");
     }
     // Against what is stored.
-    for (schedule, field) in
-        [(json!({"end": "2026-01-31T00:00:00Z"}), "end"), (json!({"jitter_seconds": 61}), "jitter_seconds")]
-    {
+    for (schedule, field) in [
+        (json!({"end": "2026-01-31T00:00:00Z"}), "end"),
+        (json!({"jitter_seconds": 61}), "jitter_seconds"),
+    ] {
         assert_eq!(
             fields(user.patch(&path(&cue), &json!({"schedule": schedule}))),
             [format!("schedule.{field}")]
@@ -318,14 +344,16 @@ fn bad_policies_are_refused_with_their_fields_in_one_answer() {
     }
     // In the zone of the cue, which the change does not name.
     user.patch(&path(&cue), &json!({"schedule": {"timezone": "America/New_York"}})).expect(200);
-    let bounds = json!({"type": "recurring", "start": "2027-01-01T09:00:00Z", "end": "2027-01-01T08:00:00"});
+    let bounds =
+        json!({"type": "recurring", "start": "2027-01-01T09:00:00Z", "end": "2027-01-01T08:00:00"});
     user.patch(&path(&cue), &json!({"schedule": bounds})).expect(200);
     let both = work(json!({
         "type": "recurring", "every": "5m", "jitter_seconds": 301,
         "start": "2027-01-01T00:00:00Z", "end": "2026-02-01T00:00:00Z",
     }));
     assert_eq!(fields(user.post("/v1/cues", &both)), ["schedule.end", "schedule.jitter_seconds"]);
-    let early = work(json!({"type": "recurring", "every": "5m", "start": "0000-01-01T00:00:00+23:59"}));
+    let early =
+        work(json!({"type": "recurring", "every": "5m", "start": "0000-01-01T00:00:00+23:59"}));
     assert_eq!(fields(user.post("/v1/cues", &early)), ["schedule.start"]);
     let past = work(json!({"type": "recurring", "every": "5m", "end": "2026-01-05T09:05:00Z"}));
     let refused = user.post("/v1/cues", &past).expect(400);
@@ -333,7 +361,8 @@ fn bad_policies_are_refused_with_their_fields_in_one_answer() {
         (&refused["error"]["code"], &refused["error"]["field"]),
         (&json!("invalid_schedule"), &json!("end"))
     );
-    let unused = json!({"type": "once", "at": "2027-01-01T00:00:00Z", "start": START, "every": "5m"});
+    let unused =
+        json!({"type": "once", "at": "2027-01-01T00:00:00Z", "start": START, "every": "5m"});
     let warning = "Ignored fields: schedule.every (not used by a once schedule), schedule.start (not used by a once schedule)";
     let created = user.create(&work(unused));
     assert!(created["warning"].as_str().unwrap().starts_with(warning), "{created}");
@@ -354,7 +383,8 @@ fn an_attempt_has_the_time_of_its_cue() {
     });
     assert_eq!(failed["cause"], "timeout");
     assert!(failed["error_message"].as_str().unwrap().contains("1 s"), "{failed}");
-    let patched = user.patch(&path(&cue), &json!({"callback": {"timeout_seconds": 300}})).expect(200);
+    let patched =
+        user.patch(&path(&cue), &json!({"callback": {"timeout_seconds": 300}})).expect(200);
     assert_has(&patched["callback"], json!({"timeout_seconds": 300, "url": receiver.url()}));
 }
 
@@ -374,7 +404,9 @@ fn pauses_in_seconds_take_the_place_of_minutes() {
     user.advance("PT5S");
     assert_eq!(user.execution(&execution)["next_retry"], "2026-01-05T09:01:35Z");
     // A client that does not know the seconds sends the minutes back.
-    let patch = |retry: Value| user.patch(&path(&cue), &json!({"retry": retry})).expect(200)["retry"].clone();
+    let patch = |retry: Value| {
+        user.patch(&path(&cue), &json!({"retry": retry})).expect(200)["retry"].clone()
+    };
     assert_eq!(patch(json!({"max_attempts": 3, "backoff_minutes": [1, 2]})), retry);
     let minutes = json!({"max_attempts": 3, "backoff_minutes": [4]});
     assert_eq!(patch(json!({"backoff_minutes": [4]})), minutes);

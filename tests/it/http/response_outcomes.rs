@@ -68,10 +68,18 @@ fn the_body_of_a_2xx_response_is_the_outcome_of_the_execution() {
     assert_eq!(shown["evidence"], evidence);
     assert_eq!(shown["response_body"], report().to_string(), "it is kept as before");
 
-    let failed = shown_after(&user, &cue, &receiver, r#" {"success": false, "error": "no funds"} "#);
+    let failed =
+        shown_after(&user, &cue, &receiver, r#" {"success": false, "error": "no funds"} "#);
     assert_has(&failed, json!({"status": "success", "outcome_state": "reported_failure"}));
-    assert_eq!((&failed["outcome"]["error"], &failed["error_message"]), (&json!("no funds"), &Value::Null));
-    assert_eq!((&failed["attempts"], &failed["next_retry"]), (&json!(1), &Value::Null), "it is not retried");
+    assert_eq!(
+        (&failed["outcome"]["error"], &failed["error_message"]),
+        (&json!("no funds"), &Value::Null)
+    );
+    assert_eq!(
+        (&failed["attempts"], &failed["next_retry"]),
+        (&json!(1), &Value::Null),
+        "it is not retried"
+    );
     let outcomes = &user.get("/v1/usage").expect(200)["outcomes"];
     assert_eq!((&outcomes["succeeded"], &outcomes["failed"]), (&json!(1), &json!(1)), "{outcomes}");
     assert_eq!(user.get(&path(&cue)).expect(200)["failing"], 0, "the deliveries have succeeded");
@@ -100,15 +108,22 @@ fn a_response_is_verified_like_a_report() {
 fn a_response_is_an_outcome_if_the_same_body_would_be_accepted_as_a_report() {
     let ((_server, user), receiver) = (Server::with_clock_and_user(START), Receiver::start());
     let cue = user.create(&cue(&receiver, "none"));
-    let metadata =
-        |bytes: usize| json!({"success": true, "metadata": {"a": "x".repeat(bytes - 8)}}).to_string();
-    let artifacts = |count: usize| json!({"success": true, "artifacts": vec![0; count]}).to_string();
+    let metadata = |bytes: usize| {
+        json!({"success": true, "metadata": {"a": "x".repeat(bytes - 8)}}).to_string()
+    };
+    let artifacts =
+        |count: usize| json!({"success": true, "artifacts": vec![0; count]}).to_string();
     // As its shortest text, each number has 18 characters.
-    let numbers =
-        |count: usize| format!(r#"{{"success": true, "artifacts": [[{}]]}}"#, vec!["1e15"; count].join(","));
+    let numbers = |count: usize| {
+        format!(r#"{{"success": true, "artifacts": [[{}]]}}"#, vec!["1e15"; count].join(","))
+    };
     for (accepted, body) in [
         (true, r#"{"success": true}"#.to_owned()),
-        (true, r#"{"success":false,"result":null,"error":null,"metadata":null,"artifacts":null}"#.to_owned()),
+        (
+            true,
+            r#"{"success":false,"result":null,"error":null,"metadata":null,"artifacts":null}"#
+                .to_owned(),
+        ),
         (true, r#"{"success": true, "result_url": " ", "summary": ""}"#.to_owned()),
         (true, r#"{"success": false, "success": true, "other": 1e300}"#.to_owned()),
         (true, r#"{"success": true, "result": "a\u0000b", "summary": "\u0000"}"#.to_owned()),
@@ -135,7 +150,11 @@ fn a_response_is_an_outcome_if_the_same_body_would_be_accepted_as_a_report() {
         let what: String = body.chars().take(100).collect();
         let shown = shown_after(&user, &cue, &receiver, &body);
         assert_eq!(shown.get("outcome").is_some(), accepted, "{what}");
-        assert_eq!((&shown["status"], &shown["cause"]), (&json!("success"), &Value::Null), "{what}");
+        assert_eq!(
+            (&shown["status"], &shown["cause"]),
+            (&json!("success"), &Value::Null),
+            "{what}"
+        );
         let kept: String = body.chars().take(2_000).collect();
         assert_eq!(shown["response_body"], kept, "it shows why: {what}");
         let other = format!("{}/outcome", fire(&user, &cue));
@@ -174,11 +193,15 @@ fn only_successful_responses_of_cues_that_ask_for_it_are_outcomes() {
     let is_on = |cue: &Value| cue["callback"]["outcome_from_response"].as_bool().unwrap();
     let has_outcome = || shown_after(&user, &cue, &receiver, body).get("outcome").is_some();
     assert!(!is_on(&cue) && !has_outcome(), "it is off by default");
-    let patch = |callback: Value| user.patch(&path(&cue), &json!({"callback": callback})).expect(200);
+    let patch =
+        |callback: Value| user.patch(&path(&cue), &json!({"callback": callback})).expect(200);
     assert!(is_on(&patch(json!({"outcome_from_response": true}))) && has_outcome());
     assert!(is_on(&patch(json!({"method": "PUT"}))), "other parts of the callback stay");
     assert!(is_on(&patch(json!({"outcome_from_response": null}))));
-    assert!(is_on(&user.get("/v1/cues").expect(200)["cues"][0]) && is_on(&user.get(&path(&cue)).expect(200)));
+    assert!(
+        is_on(&user.get("/v1/cues").expect(200)["cues"][0])
+            && is_on(&user.get(&path(&cue)).expect(200))
+    );
 
     // A failed attempt reports nothing; the one that succeeds does.
     receiver.first([answer(500, r#"{"success": false}"#), answer(201, body)]);
@@ -201,7 +224,10 @@ fn only_successful_responses_of_cues_that_ask_for_it_are_outcomes() {
         let headers = [("Content-Type", "application/json")];
         let refused = user.call(method, &path, &headers, body.to_string().as_bytes()).unwrap();
         let refused = refused.expect_error(422, "validation_error");
-        assert_eq!(refused["detail"][0]["loc"], json!(["body", "callback", "outcome_from_response"]));
+        assert_eq!(
+            refused["detail"][0]["loc"],
+            json!(["body", "callback", "outcome_from_response"])
+        );
     }
 }
 
@@ -233,7 +259,10 @@ fn a_report_during_the_delivery_wins_over_the_response() {
     let execution = fire(&user, &cue);
     user.settle();
     let shown = user.get(&execution).expect(200);
-    assert_eq!((&shown["status"], &shown["outcome"]["success"]), (&json!("success"), &json!(false)));
+    assert_eq!(
+        (&shown["status"], &shown["outcome"]["success"]),
+        (&json!("success"), &json!(false))
+    );
     assert_eq!(shown["outcome"]["error"], "reported by request");
     let outcomes = &user.get("/v1/usage").expect(200)["outcomes"];
     assert_eq!((&outcomes["succeeded"], &outcomes["failed"]), (&json!(0), &json!(1)), "{outcomes}");
@@ -257,7 +286,8 @@ fn the_event_of_the_outcome_follows_that_of_the_success() {
     let mut events = stream.until_clock_moved();
     events.retain(|(event, _)| event.starts_with("execution."));
     let types: Vec<&str> = events.iter().map(|(event, _)| event.as_str()).collect();
-    let expected = ["execution.created", "execution.started", "execution.succeeded", "execution.outcome"];
+    let expected =
+        ["execution.created", "execution.started", "execution.succeeded", "execution.outcome"];
     assert_eq!(types, expected);
     assert_eq!(events.last().unwrap().1["outcome_state"], "reported_failure", "{events:?}");
 }

@@ -14,7 +14,10 @@ fn webhook_cue(receiver: &Receiver, policies: Value) -> Value {
     let schedule = json!({"type": "recurring", "every": "5m"});
     let retry = json!({"max_attempts": 3, "backoff_seconds": [420]});
     let callback = json!({"url": receiver.url()});
-    with(json!({"name": "call", "schedule": schedule, "callback": callback, "retry": retry}), policies)
+    with(
+        json!({"name": "call", "schedule": schedule, "callback": callback, "retry": retry}),
+        policies,
+    )
 }
 
 fn with(mut cue: Value, policies: Value) -> Value {
@@ -35,8 +38,10 @@ fn runs(user: &Client, cue: &Value) -> Vec<(String, String)> {
         .iter()
         .map(|run| {
             let at = run["scheduled_for"].as_str().unwrap();
-            let waits =
-                run["waits_for"]["reason"].as_str().map(|it| format!(" for {it}")).unwrap_or_default();
+            let waits = run["waits_for"]["reason"]
+                .as_str()
+                .map(|it| format!(" for {it}"))
+                .unwrap_or_default();
             (at[11..16].to_owned(), format!("{}{waits}", run["status"].as_str().unwrap()))
         })
         .collect();
@@ -93,9 +98,13 @@ fn a_run_is_skipped_while_an_earlier_one_is_not_finished() {
     user.advance("PT5M");
     assert_runs(&user, &cue, &[("09:05", "success"), ("09:15", "failed"), ("09:25", "pending")]);
     // A run that waits for a later instant is none that is under way.
-    user.post(&format!("/v1/executions/{}/cancel", id(&execution_at(&user, &cue, "09:25"))), &json!({}))
+    user.post(
+        &format!("/v1/executions/{}/cancel", id(&execution_at(&user, &cue, "09:25"))),
+        &json!({}),
+    )
+    .expect(200);
+    user.post(&format!("{}/fire", path(&cue)), &json!({"send_at": "2026-01-06T00:00:00Z"}))
         .expect(200);
-    user.post(&format!("{}/fire", path(&cue)), &json!({"send_at": "2026-01-06T00:00:00Z"})).expect(200);
     user.advance("PT5M");
     assert_eq!(execution_at(&user, &cue, "09:30")["status"], "pending");
 }
@@ -105,8 +114,16 @@ fn one_run_waits_and_starts_whatever_ends_the_earlier_one() {
     type End = fn(&Client, &Server, &Value);
     let first = |user: &Client, cue: &Value| id(&execution_at(user, cue, "09:05")).to_owned();
     let ends: [(&str, End, &str); 5] = [
-        ("success", |user, _, _| drop(user.report(&claim(user), &json!({"success": true}))), "success"),
-        ("failure", |user, _, _| drop(user.report(&claim(user), &json!({"success": false}))), "failed"),
+        (
+            "success",
+            |user, _, _| drop(user.report(&claim(user), &json!({"success": true}))),
+            "success",
+        ),
+        (
+            "failure",
+            |user, _, _| drop(user.report(&claim(user), &json!({"success": false}))),
+            "failed",
+        ),
         (
             "cancel",
             |user, _, cue| {
@@ -117,7 +134,9 @@ fn one_run_waits_and_starts_whatever_ends_the_earlier_one() {
         ),
         (
             "age",
-            |user, _, cue| drop(user.patch(&path(cue), &json!({"max_age_seconds": 400})).expect(200)),
+            |user, _, cue| {
+                drop(user.patch(&path(cue), &json!({"max_age_seconds": 400})).expect(200))
+            },
             "failed",
         ),
         (
@@ -135,7 +154,11 @@ fn one_run_waits_and_starts_whatever_ends_the_earlier_one() {
         user.advance("PT12M");
         assert_runs(&user, &cue, &[("09:05", "pending"), ("09:10", "pending for overlap")]);
         let claimable = user.get("/v1/executions/claimable").expect(200);
-        assert_eq!(claimable["executions"].as_array().unwrap().len(), 1, "{what}: the other one waits");
+        assert_eq!(
+            claimable["executions"].as_array().unwrap().len(),
+            1,
+            "{what}: the other one waits"
+        );
         let _ = first(&user, &cue);
         end(&user, &server, &cue);
         user.settle();
@@ -149,8 +172,10 @@ fn one_run_waits_and_starts_whatever_ends_the_earlier_one() {
 #[test]
 fn further_runs_are_skipped_while_one_waits_and_a_lost_claim_frees_the_way() {
     let (_server, user) = Server::with_clock_and_user(START);
-    let cue = user.create(&worker_cue(json!({"overlap": "buffer_one", "retry": {"max_attempts": 1}})));
-    let retried = user.create(&worker_cue(json!({"overlap": "buffer_one", "retry": {"max_attempts": 3}})));
+    let cue =
+        user.create(&worker_cue(json!({"overlap": "buffer_one", "retry": {"max_attempts": 1}})));
+    let retried =
+        user.create(&worker_cue(json!({"overlap": "buffer_one", "retry": {"max_attempts": 3}})));
     user.advance("PT5M");
     let claimed = [claim(&user), claim(&user)];
     user.advance("PT10M");
@@ -162,7 +187,11 @@ fn further_runs_are_skipped_while_one_waits_and_a_lost_claim_frees_the_way() {
     user.advance("PT5M");
     assert_runs(&user, &cue, &[("09:05", "failed"), ("09:10", "pending")]);
     user.advance("PT5M");
-    assert_runs(&user, &cue, &[("09:05", "failed"), ("09:10", "pending"), ("09:25", "pending for overlap")]);
+    assert_runs(
+        &user,
+        &cue,
+        &[("09:05", "failed"), ("09:10", "pending"), ("09:25", "pending for overlap")],
+    );
     let lost = [("09:05", "pending for overlap"), ("09:10", "pending")];
     assert_runs(&user, &retried, &lost);
     assert!(claimed.iter().all(|id| user.execution(id)["status"] != "delivering"));
@@ -172,7 +201,8 @@ fn further_runs_are_skipped_while_one_waits_and_a_lost_claim_frees_the_way() {
 fn a_run_that_has_lost_its_claim_is_never_offered_beside_a_later_one() {
     for overlap in ["skip", "buffer_one"] {
         let (_server, user) = Server::with_clock_and_user(START);
-        let policies = json!({"overlap": overlap, "schedule": {"type": "recurring", "every": "16m"}});
+        let policies =
+            json!({"overlap": overlap, "schedule": {"type": "recurring", "every": "16m"}});
         let cue = user.create(&worker_cue(policies));
         let offered = || -> Vec<String> {
             let list = user.get("/v1/executions/claimable").expect(200);
@@ -189,10 +219,14 @@ fn a_run_that_has_lost_its_claim_is_never_offered_beside_a_later_one() {
         let path = format!("/v1/executions/{first}/claim");
         user.post(&path, &json!({"worker_id": "v"})).expect_error(409, "already_claimed");
         let second = claim(&user);
-        user.post("/v1/executions/claim", &json!({"worker_id": "v"})).expect_error(409, "claim_failed");
+        user.post("/v1/executions/claim", &json!({"worker_id": "v"}))
+            .expect_error(409, "claim_failed");
         // It waits as the one run that may, and comes with the end of the other.
         user.advance("PT10M");
-        assert_has(&missed(&user, &cue)[0], json!({"first": "2026-01-05T09:48:00Z", "reason": "overlap"}));
+        assert_has(
+            &missed(&user, &cue)[0],
+            json!({"first": "2026-01-05T09:48:00Z", "reason": "overlap"}),
+        );
         user.report(&second, &json!({"success": true}));
         assert_eq!((offered(), claim(&user)), (vec![first.clone()], first), "{overlap}");
         user.advance("PT1M");
@@ -222,7 +256,11 @@ fn a_waiting_run_can_be_cancelled_or_started_by_hand_and_starts_without_the_poli
     let waiting = id(&execution_at(&user, &cue, "09:10")).to_owned();
     user.post(&format!("/v1/executions/{waiting}/cancel"), &json!({})).expect(200);
     user.advance("PT5M");
-    assert_runs(&user, &cue, &[("09:05", "pending"), ("09:10", "failed"), ("09:15", "pending for overlap")]);
+    assert_runs(
+        &user,
+        &cue,
+        &[("09:05", "pending"), ("09:10", "failed"), ("09:15", "pending for overlap")],
+    );
     let waiting = id(&execution_at(&user, &cue, "09:15")).to_owned();
     user.post(&format!("/v1/executions/{waiting}/retry"), &json!({})).expect(200);
     user.settle();
@@ -250,7 +288,11 @@ fn a_delivery_that_is_retried_holds_up_the_next_run() {
     receiver.react(Reaction::Status(200));
     user.advance("PT1M");
     assert_runs(&user, &cue, &[("09:05", "success"), ("09:10", "success")]);
-    assert_eq!(receiver.count(), 3, "the waiting run was sent as soon as the earlier one had ended");
+    assert_eq!(
+        receiver.count(),
+        3,
+        "the waiting run was sent as soon as the earlier one had ended"
+    );
 }
 
 #[test]
@@ -310,12 +352,19 @@ fn an_execution_that_is_too_old_fails_on_time() {
     assert_eq!(execution_at(&user, &worker, "10:00")["status"], "pending");
     user.advance("PT0.001S");
     let failed = execution_at(&user, &webhook, "10:00");
-    assert_has(&failed, json!({"status": "failed", "cause": "expired", "attempts": 2, "expires_at": null}));
+    assert_has(
+        &failed,
+        json!({"status": "failed", "cause": "expired", "attempts": 2, "expires_at": null}),
+    );
     let message = failed["error_message"].as_str().unwrap();
     assert_contains(message, &["600 s", "max_age_seconds", "the URL returned 500"]);
     let never_claimed = execution_at(&user, &worker, "10:00");
     assert_has(&never_claimed, json!({"status": "failed", "cause": "expired", "attempts": 0}));
-    assert_eq!(hook.deliveries()[0].json()["last_error"], failed["error_message"], "on_failure acts");
+    assert_eq!(
+        hook.deliveries()[0].json()["last_error"],
+        failed["error_message"],
+        "on_failure acts"
+    );
     assert_eq!(receiver.count(), 2, "it is not tried again");
     user.post("/v1/executions/claim", &json!({"worker_id": "w"})).expect_error(409, "claim_failed");
     let list = user.get("/v1/executions?cause=expired").expect(200);
@@ -325,7 +374,8 @@ fn an_execution_that_is_too_old_fails_on_time() {
 #[test]
 fn an_attempt_that_began_in_time_may_still_succeed() {
     let (_server, user) = Server::with_clock_and_user(START);
-    let cue = user.create(&worker_cue(json!({"max_age_seconds": 60, "claim_within_minutes": null})));
+    let cue =
+        user.create(&worker_cue(json!({"max_age_seconds": 60, "claim_within_minutes": null})));
     user.advance("PT5M");
     let claimed = claim(&user);
     user.advance("PT3M");
@@ -370,8 +420,7 @@ fn the_age_counts_from_the_scheduled_instant_also_after_a_downtime() {
 fn nobody_has_reported_the_outcome_in_time() {
     let (_server, user) = Server::with_clock_and_user(START);
     let (receiver, hook) = (Receiver::start(), Receiver::start());
-    let policies =
-        json!({"outcome_deadline_seconds": 60, "on_failure": {"webhook": hook.url(), "pause": true}});
+    let policies = json!({"outcome_deadline_seconds": 60, "on_failure": {"webhook": hook.url(), "pause": true}});
     let cue = user.create(&webhook_cue(&receiver, policies));
     assert_eq!(cue["outcome_deadline_seconds"], 60);
     user.advance("PT5M");
@@ -393,7 +442,10 @@ fn nobody_has_reported_the_outcome_in_time() {
         json!({"alert_type": "outcome_missing", "execution_id": run["id"], "severity": "warning"}),
     );
     assert_contains(alerts["alerts"][0]["message"].as_str().unwrap(), &["call", "60 s"]);
-    assert_contains(hook.deliveries()[0].json()["last_error"].as_str().unwrap(), &["no outcome", "60 s"]);
+    assert_contains(
+        hook.deliveries()[0].json()["last_error"].as_str().unwrap(),
+        &["no outcome", "60 s"],
+    );
     let shown = user.get(&path(&cue)).expect(200);
     assert_eq!(
         (&shown["status"], &shown["failing"]),
@@ -401,7 +453,8 @@ fn nobody_has_reported_the_outcome_in_time() {
         "the delivery has succeeded"
     );
     assert_eq!(user.get("/v1/executions?outcome_state=missing").expect(200)["total"], 1);
-    user.post(&format!("/v1/executions/{}/verify", id(&run)), &json!({})).expect_error(409, "invalid_state");
+    user.post(&format!("/v1/executions/{}/verify", id(&run)), &json!({}))
+        .expect_error(409, "invalid_state");
     user.report(id(&run), &json!({"success": true}));
     assert_eq!(user.execution(id(&run))["outcome_state"], "reported_success");
 }
@@ -442,18 +495,25 @@ fn a_patch_names_all_bad_fields_that_its_own_fields_show() {
     for (schedule, field) in
         [(bounds, "end"), (json!({"every": "1m", "jitter_seconds": 61}), "jitter_seconds")]
     {
-        let refused = user.patch(&path(&cue), &json!({"schedule": schedule, "overlap": "x"})).expect(422);
+        let refused =
+            user.patch(&path(&cue), &json!({"schedule": schedule, "overlap": "x"})).expect(422);
         let fields: Vec<&Value> = refused["detail"]
             .as_array()
             .unwrap()
             .iter()
             .map(|it| it["loc"].as_array().unwrap().last().unwrap())
             .collect();
-        assert!(fields.contains(&&json!(field)) && fields.contains(&&json!("overlap")), "{refused}");
+        assert!(
+            fields.contains(&&json!(field)) && fields.contains(&&json!("overlap")),
+            "{refused}"
+        );
     }
     // What depends on the cue names the field that was sent.
-    user.patch(&path(&cue), &json!({"schedule": {"end": "2026-02-01T00:00:00Z", "jitter_seconds": 120}}))
-        .expect(200);
+    user.patch(
+        &path(&cue),
+        &json!({"schedule": {"end": "2026-02-01T00:00:00Z", "jitter_seconds": 120}}),
+    )
+    .expect(200);
     for (schedule, field) in
         [(json!({"start": "2026-03-01T00:00:00Z"}), "start"), (json!({"every": "1m"}), "every")]
     {

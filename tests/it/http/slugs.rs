@@ -37,9 +37,17 @@ fn a_slug_is_unique_in_its_account_until_it_is_free_again() {
     assert_eq!(other["slug"], Value::Null);
     let path = format!("/v1/cues/{}", id(&other));
     user.patch(&path, &json!({"slug": "home/a"})).expect_error(409, "slug_taken");
-    assert_eq!(server.user().create(&with_slug("c", "home/a"))["slug"], "home/a", "another account");
+    assert_eq!(
+        server.user().create(&with_slug("c", "home/a"))["slug"],
+        "home/a",
+        "another account"
+    );
     let own = format!("/v1/cues/{}", id(&first));
-    assert_eq!(user.patch(&own, &json!({"slug": "home/a"})).expect(200)["slug"], "home/a", "its own");
+    assert_eq!(
+        user.patch(&own, &json!({"slug": "home/a"})).expect(200)["slug"],
+        "home/a",
+        "its own"
+    );
     assert_eq!(user.patch(&own, &json!({"slug": null})).expect(200)["slug"], Value::Null);
     assert_eq!(user.patch(&path, &json!({"slug": "home/a"})).expect(200)["slug"], "home/a");
     assert_eq!(user.delete(&path).status, 204);
@@ -153,7 +161,10 @@ fn a_dry_run_writes_nothing() {
     let cue = user.put("/v1/cues/by-slug/backup", &hook("@daily")).expect(201);
     assert_eq!(action(&user.put(path, &hook("@hourly"))), json!(["updated", ["schedule.cron"]]));
     let stored = user.get("/v1/cues/slug:backup").expect(200);
-    assert_eq!((&stored["schedule"], &stored["updated_at"]), (&cue["schedule"], &cue["updated_at"]));
+    assert_eq!(
+        (&stored["schedule"], &stored["updated_at"]),
+        (&cue["schedule"], &cue["updated_at"])
+    );
 }
 
 #[test]
@@ -210,7 +221,10 @@ fn the_same_headers_in_another_order_and_case_are_no_change() {
     let mut cue = hook("@daily");
     cue["retry"] = json!({"backoff_seconds": [10]});
     let both = json!(["retry.backoff_minutes", "retry.backoff_seconds"]);
-    assert_eq!(user.put("/v1/cues/by-slug/other", &hook("@daily")).expect(201)["action"], "created");
+    assert_eq!(
+        user.put("/v1/cues/by-slug/other", &hook("@daily")).expect(201)["action"],
+        "created"
+    );
     assert_eq!(action(&user.put("/v1/cues/by-slug/other", &cue))[1], both);
     assert_eq!(action(&user.put("/v1/cues/by-slug/other", &hook("@daily")))[1], both);
 }

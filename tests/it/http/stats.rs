@@ -46,7 +46,10 @@ fn each_end_of_an_execution_and_each_retry_counts_in_its_hour() {
             ("2026-01-05T10:00:00Z".to_owned(), [1, 0, 1, 0])
         ]
     );
-    assert_eq!((counts(&stats["totals"]), stats["series"].as_array().unwrap().len()), ([1, 0, 2, 0], 24));
+    assert_eq!(
+        (counts(&stats["totals"]), stats["series"].as_array().unwrap().len()),
+        ([1, 0, 2, 0], 24)
+    );
     assert_eq!((&stats["step"], &stats["truncated"]), (&json!("hour"), &json!(false)));
     // The duration of an attempt is measured, also under a test clock.
     let took = &user.get("/v1/executions").expect(200)["executions"][0]["duration_ms"];
@@ -64,7 +67,11 @@ fn each_end_of_an_execution_and_each_retry_counts_in_its_hour() {
     let of_cue = user.get(&format!("/v1/stats?cue_id={}", id(&hook))).expect(200);
     assert_eq!(busy(&of_cue), [("2026-01-05T10:00:00Z".to_owned(), [1, 0, 2, 0])]);
     assert_eq!(of_cue["truncated"], false);
-    assert_eq!(server.user().get("/v1/stats").expect(200)["totals"]["succeeded"], 0, "others have their own");
+    assert_eq!(
+        server.user().get("/v1/stats").expect(200)["totals"]["succeeded"],
+        0,
+        "others have their own"
+    );
 }
 
 #[test]
@@ -124,7 +131,11 @@ fn runs_that_fail_without_an_attempt_count_without_times() {
     user.advance("P3D");
     let failed = |query: &str| user.get(&format!("/v1/stats{query}")).expect(200)["totals"].clone();
     let figures = failed("?step=day");
-    assert_eq!((&figures["failed"], &figures["late_max_ms"]), (&json!(70), &Value::Null), "{figures}");
+    assert_eq!(
+        (&figures["failed"], &figures["late_max_ms"]),
+        (&json!(70), &Value::Null),
+        "{figures}"
+    );
     // A disabled account fails what is left.
     let email = "quota@example.com";
     let db = server.db();
@@ -171,9 +182,13 @@ fn a_span_is_read_in_whole_steps_of_utc() {
         (&json!("2026-01-05T10:00:00Z"), [1, 0, 0, 0])
     );
     // Hours before those that are kept.
-    let old = user.get("/v1/stats?step=day&from=2024-01-01T00:00:00Z&to=2024-01-02T00:00:00Z").expect(200);
+    let old = user
+        .get("/v1/stats?step=day&from=2024-01-01T00:00:00Z&to=2024-01-02T00:00:00Z")
+        .expect(200);
     assert_eq!((counts(&old["totals"]), &old["truncated"]), ([0; 4], &json!(true)));
-    let most = user.get("/v1/stats?step=day&from=2023-04-12T00:00:00Z&to=2026-01-06T00:00:00Z").expect(200);
+    let most = user
+        .get("/v1/stats?step=day&from=2023-04-12T00:00:00Z&to=2026-01-06T00:00:00Z")
+        .expect(200);
     assert_eq!(most["series"].as_array().unwrap().len(), 1_000);
 }
 
@@ -184,7 +199,8 @@ fn the_figures_of_a_cue_say_when_its_history_is_cut() {
         Server::with_user(&[DEV_UNLIMITED, &["--test-clock", START, "--retain", "3"]].concat());
     let cue = user.create(&webhook(&receiver, "hook", "30 * * * *"));
     user.advance("PT3H");
-    let stats = |query: &str| user.get(&format!("/v1/stats?cue_id={}{query}", id(&cue))).expect(200);
+    let stats =
+        |query: &str| user.get(&format!("/v1/stats?cue_id={}{query}", id(&cue))).expect(200);
     let all = stats("");
     assert_eq!((counts(&all["totals"])[0], &all["truncated"]), (3, &json!(false)));
     // Replays are not runs of the cue, and do not hide that runs are missing.
@@ -220,7 +236,11 @@ fn a_wrong_span_is_refused_with_what_to_do() {
     is("from=0000-12-31T23:00:00Z&to=0001-01-01T00:00:00Z", "from", "year 0001");
     is("from=2025-01-05T09:00:00Z", "from", "at most 1000 hours apart");
     is("from=2025-01-05T09:00:00Z", "from", "step=day");
-    is("step=day&from=0001-01-01T00:00:00Z&to=9999-12-30T22:00:00Z", "from", "at most 1000 days apart");
+    is(
+        "step=day&from=0001-01-01T00:00:00Z&to=9999-12-30T22:00:00Z",
+        "from",
+        "at most 1000 days apart",
+    );
     is(&format!("cue_id={}", "c".repeat(256)), "cue_id", "255");
     user.get("/v1/stats?cue_id=cue_doesnotexist").expect_error(404, "cue_not_found");
     let cue = user.create(&worker_cue("work"));
@@ -251,7 +271,10 @@ fn the_overview_of_a_new_account_has_every_field() {
     assert_eq!(without(&rest, "server").0, expected);
     let hours = hours.as_array().unwrap();
     let last = json!({"at": START, "succeeded": 0, "failed": 0, "late_max_ms": null});
-    assert_eq!((hours.len(), &hours[0]["at"], &hours[23]), (24, &json!("2026-01-04T10:00:00Z"), &last));
+    assert_eq!(
+        (hours.len(), &hours[0]["at"], &hours[23]),
+        (24, &json!("2026-01-04T10:00:00Z"), &last)
+    );
     assert_eq!(usage, user.get("/v1/usage").expect(200));
 }
 
@@ -270,7 +293,8 @@ fn the_overview_shows_what_needs_attention_first() {
     user.patch(&format!("/v1/cues/{}", id(&paused)), &json!({"status": "paused"})).expect(200);
     let work = user.create(&worker_cue("work"));
     for (worker, later) in [("dead", "PT10M"), ("stale", "PT46M"), ("active", "PT3M59S")] {
-        user.post("/v1/worker/heartbeat", &json!({"worker_id": worker, "handlers": []})).expect(200);
+        user.post("/v1/worker/heartbeat", &json!({"worker_id": worker, "handlers": []}))
+            .expect(200);
         user.advance(later);
     }
     user.post("/v1/worker/heartbeat", &json!({"worker_id": "active", "handlers": []})).expect(200);
@@ -291,11 +315,19 @@ fn the_overview_shows_what_needs_attention_first() {
             "cues": {"active": 4, "paused": 1, "completed": 0, "failed": 0, "failing": 3},
         }),
     );
-    let failing: Vec<_> =
-        overview["failing"].as_array().unwrap().iter().map(|cue| (&cue["name"], &cue["streak"])).collect();
+    let failing: Vec<_> = overview["failing"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|cue| (&cue["name"], &cue["streak"]))
+        .collect();
     assert_eq!(
         failing,
-        [(&json!("often"), &json!(3)), (&json!("rarely"), &json!(1)), (&json!("retried"), &json!(1))]
+        [
+            (&json!("often"), &json!(3)),
+            (&json!("rarely"), &json!(1)),
+            (&json!("retried"), &json!(1))
+        ]
     );
     let last = &user.executions_of(id(&often))[0];
     let (found, _) = without(&overview["failing"][0], "cause");
@@ -304,8 +336,12 @@ fn the_overview_shows_what_needs_attention_first() {
         "http_status": 503, "error_message": last["error_message"],
     });
     assert_eq!(found, expected);
-    let next: Vec<_> =
-        overview["next"].as_array().unwrap().iter().map(|next| (&next["cue_id"], &next["at"])).collect();
+    let next: Vec<_> = overview["next"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|next| (&next["cue_id"], &next["at"]))
+        .collect();
     let at = |at: &str| json!(format!("2026-01-0{at}:00Z"));
     assert_eq!(
         next,
@@ -363,7 +399,10 @@ fn a_cancelled_execution_has_no_times_and_is_no_failure_of_its_cue() {
     let later = fire(json!({}));
     user.advance("PT1M");
     let failing = || user.get("/v1/overview").expect(200)["failing"][0].clone();
-    assert_eq!((&failing()["execution_id"], &failing()["http_status"]), (&json!(later), &json!(503)));
+    assert_eq!(
+        (&failing()["execution_id"], &failing()["http_status"]),
+        (&json!(later), &json!(503))
+    );
     user.advance("PT30M");
     let waiting = fire(json!({"send_at": "2026-01-06T00:00:00Z"}));
     user.post(&format!("/v1/executions/{waiting}/cancel"), &json!({})).expect(200);

@@ -40,7 +40,10 @@ fn a_cue_has_the_tags_that_it_was_given() {
     let mut none = worker_cue("c");
     none["tags"] = Value::Null;
     let none = user.create(&none);
-    assert_eq!((&none["tags"], &none["warning"].as_str().unwrap().contains("tags")), (&json!([]), &false));
+    assert_eq!(
+        (&none["tags"], &none["warning"].as_str().unwrap().contains("tags")),
+        (&json!([]), &false)
+    );
     let shown = || {
         let listed = user.get("/v1/cues?sort=created").expect(200)["cues"][0]["tags"].clone();
         assert_eq!(user.get(&path(&cue)).expect(200)["tags"], listed);
@@ -71,7 +74,8 @@ fn a_cue_has_the_tags_that_it_was_given() {
 fn a_row_of_a_tag_that_differs_from_its_cue_is_found() {
     let (server, user) = Server::with_clock_and_user(START);
     user.create(&tagged("a", &["x"]));
-    let insert = "INSERT INTO cue_tags SELECT user_key, column1, key FROM cues, (VALUES ('x'), ('z'))";
+    let insert =
+        "INSERT INTO cue_tags SELECT user_key, column1, key FROM cues, (VALUES ('x'), ('z'))";
     for change in ["DELETE FROM cue_tags", insert] {
         server.sqlite().execute_batch(change).unwrap();
         assert_eq!(counters::discrepancies(&server.sqlite()).unwrap().len(), 1, "{change}");
@@ -84,7 +88,8 @@ fn bad_tags_are_refused_with_the_other_bad_fields() {
     let (_server, user) = Server::with_clock_and_user(START);
     let cue = user.create(&worker_cue("a"));
     let problems = |response: Response| -> Vec<(String, String)> {
-        let details = response.expect_error(422, "validation_error")["detail"].as_array().unwrap().clone();
+        let details =
+            response.expect_error(422, "validation_error")["detail"].as_array().unwrap().clone();
         let read = |detail: &Value| {
             let loc = detail["loc"].as_array().unwrap().iter().map(|part| match part.as_str() {
                 Some(name) => name.to_owned(),
@@ -106,7 +111,11 @@ fn bad_tags_are_refused_with_the_other_bad_fields() {
         (json!([7]), "body.tags.0", "valid string"),
         (json!("a"), "body.tags", "valid list"),
         (json!({"a": "b"}), "body.tags", "valid list"),
-        (json!(["0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "9"]), "body.tags", "at most 10 items"),
+        (
+            json!(["0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "9"]),
+            "body.tags",
+            "at most 10 items",
+        ),
     ] {
         let mut create = worker_cue("a");
         create["tags"] = tags.clone();
@@ -116,23 +125,32 @@ fn bad_tags_are_refused_with_the_other_bad_fields() {
             (user.patch(&path(&cue), &json!({"tags": tags})), loc.to_owned()),
             (user.post("/v1/cues/bulk", &filter), loc.replace("body", "body.filter")),
         ] {
-            let [(found, message)] = &problems(response)[..] else { panic!("one problem of {tags}") };
+            let [(found, message)] = &problems(response)[..] else {
+                panic!("one problem of {tags}")
+            };
             assert_eq!(*found, loc, "{tags}");
             assert!(message.contains(reason), "{tags}: {message}");
         }
     }
     let bad = json!({"name": "", "tags": ["A", "ok", "B"], "transport": "worker", "schedule": {"type": "x"}});
-    let found: Vec<String> = problems(user.post("/v1/cues", &bad)).into_iter().map(|it| it.0).collect();
+    let found: Vec<String> =
+        problems(user.post("/v1/cues", &bad)).into_iter().map(|it| it.0).collect();
     assert_eq!(found, ["body.name", "body.tags.0", "body.tags.2", "body.schedule.type"]);
     for list in ["cues", "executions", "events"] {
         for (query, reason) in [
             ("tag=A", rule),
             ("tag=a&tag=", rule),
             ("tag=a,b", rule),
-            ("tag=0&tag=1&tag=2&tag=3&tag=4&tag=5&tag=6&tag=7&tag=8&tag=9&tag=10", "at most 10 tags"),
+            (
+                "tag=0&tag=1&tag=2&tag=3&tag=4&tag=5&tag=6&tag=7&tag=8&tag=9&tag=10",
+                "at most 10 tags",
+            ),
         ] {
             let found = problems(user.get(&format!("/v1/{list}?{query}")));
-            assert!(found[0].0 == "query.tag" && found[0].1.contains(reason), "{list} {query}: {found:?}");
+            assert!(
+                found[0].0 == "query.tag" && found[0].1.contains(reason),
+                "{list} {query}: {found:?}"
+            );
         }
     }
 }
@@ -145,7 +163,8 @@ fn a_list_has_the_cues_with_all_of_the_tags() {
     let mut random = Random::new(21);
     for number in 0..40 {
         let tags: Vec<&str> = words.into_iter().filter(|_| random.below(2) == 0).collect();
-        let cue = user.create(&tagged(&format!("{} {number}", random.pick(&["Abc", "abd", "Zz"])), &tags));
+        let cue = user
+            .create(&tagged(&format!("{} {number}", random.pick(&["Abc", "abd", "Zz"])), &tags));
         if number % 3 == 0 {
             user.patch(&path(&cue), &json!({"status": "paused"})).expect(200);
         }
@@ -176,7 +195,10 @@ fn a_list_has_the_cues_with_all_of_the_tags() {
             assert!((1..all.len()).contains(&expected.len()), "{filter}");
             let query = format!("/v1/cues?sort={sort}&{filter}");
             let whole = user.get(&format!("{query}&limit=100")).expect(200);
-            assert_eq!((ids(&whole, "cues"), &whole["total"]), (expected.clone(), &json!(expected.len())));
+            assert_eq!(
+                (ids(&whole, "cues"), &whole["total"]),
+                (expected.clone(), &json!(expected.len()))
+            );
             let (mut paged, mut next) = (Vec::new(), String::new());
             loop {
                 let page = user.get(&format!("{query}&limit=3{next}")).expect(200);
@@ -189,7 +211,11 @@ fn a_list_has_the_cues_with_all_of_the_tags() {
             for offset in [1, expected.len() - 1, expected.len(), 100] {
                 let page = user.get(&format!("{query}&limit=2&offset={offset}")).expect(200);
                 let end = (offset + 2).min(expected.len());
-                assert_eq!(ids(&page, "cues"), expected[offset.min(end)..end], "{query} from {offset}");
+                assert_eq!(
+                    ids(&page, "cues"),
+                    expected[offset.min(end)..end],
+                    "{query} from {offset}"
+                );
                 assert_eq!(page["has_more"], json!(end < expected.len()), "{query} from {offset}");
             }
         }
@@ -216,12 +242,17 @@ fn a_cursor_belongs_to_the_tags_of_its_list_in_any_order() {
 fn lists_follow_the_changes_of_tags_and_the_deletion_of_cues() {
     let (server, user) = Server::with_clock_and_user(START);
     let [one, two] = ["one", "two"].map(|name| user.create(&tagged(name, &["a", "b"])));
-    let patch = |cue: &Value, tags: &[&str]| drop(user.patch(&path(cue), &json!({"tags": tags})).expect(200));
+    let patch = |cue: &Value, tags: &[&str]| {
+        drop(user.patch(&path(cue), &json!({"tags": tags})).expect(200))
+    };
     assert_eq!(names(&user, "tag=a"), ["one", "two"]);
     patch(&one, &["b", "c"]);
-    for (query, expected) in
-        [("tag=a", &["two"][..]), ("tag=b", &["one", "two"]), ("tag=c", &["one"]), ("tag=a&tag=c", &[])]
-    {
+    for (query, expected) in [
+        ("tag=a", &["two"][..]),
+        ("tag=b", &["one", "two"]),
+        ("tag=c", &["one"]),
+        ("tag=a&tag=c", &[]),
+    ] {
         assert_eq!(names(&user, query), expected, "{query}");
     }
     patch(&one, &[]);
@@ -263,7 +294,10 @@ fn executions_are_filtered_by_the_tags_of_their_cues() {
     assert_eq!(runs("tag=b&tag=a"), [run(1, 1), run(1, 0)]);
     assert_eq!(runs("tag=a&status=failed"), [run(1, 0), run(0, 0)]);
     assert_eq!(runs("tag=a&status=pending"), [run(1, 1), run(0, 1)]);
-    assert_eq!(runs("tag=b&status__in=pending,failed"), [run(2, 1), run(2, 0), run(1, 1), run(1, 0)]);
+    assert_eq!(
+        runs("tag=b&status__in=pending,failed"),
+        [run(2, 1), run(2, 0), run(1, 1), run(1, 0)]
+    );
     let failures = "triggered_by=manual_fire&failing_cues=true&outcome_state=reported_failure";
     assert_eq!(runs(&format!("tag=b&{failures}")), [run(2, 0), run(1, 0)]);
     assert_eq!(runs(&format!("tag=a&cue_id={}", id(&cues[1].0))), [run(1, 1), run(1, 0)]);
@@ -276,7 +310,11 @@ fn executions_are_filtered_by_the_tags_of_their_cues() {
     user.delete(&path(&cues[1].0));
     assert_eq!(runs("tag=a"), [run(0, 1), run(0, 0)]);
     user.patch(&path(&cues[0].0), &json!({"tags": ["c"]})).expect(200);
-    assert_eq!((runs("tag=a"), runs("tag=c")), (Vec::new(), vec![run(0, 1), run(0, 0)]), "the present tags");
+    assert_eq!(
+        (runs("tag=a"), runs("tag=c")),
+        (Vec::new(), vec![run(0, 1), run(0, 0)]),
+        "the present tags"
+    );
 }
 
 #[test]
@@ -307,7 +345,8 @@ fn actions_on_many_select_by_tags() {
 #[test]
 fn a_stream_of_tags_has_the_events_of_cues_with_all_of_them() {
     let (server, user) = Server::with_clock_and_user(START);
-    let [one, both] = [&["a"][..], &["a", "b"]].map(|tags| user.create(&tagged(&tags.join("+"), tags)));
+    let [one, both] =
+        [&["a"][..], &["a", "b"]].map(|tags| user.create(&tagged(&tags.join("+"), tags)));
     let types = "types=execution.created,cue,server,alert,missed";
     let mut stream = EventReader::open(server.addr(), &user, &format!("?{types}&tag=b&tag=a"));
     assert_eq!(stream.next().0, "hello");

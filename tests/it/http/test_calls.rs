@@ -38,7 +38,8 @@ fn a_test_call_is_signed_as_a_delivery_says_that_it_is_one_and_is_stored_nowhere
     let headers = vec![("X-Why", "done".to_owned()), ("Set-Cookie", "id=secret".to_owned())];
     receiver.react(Reaction::Full(201, headers, "made".to_owned()));
     let url = receiver.url_of("/hook?a=1");
-    let callback = json!({"url": url, "method": "PUT", "headers": {"X-Own": "1", "User-Agent": "mine"}});
+    let callback =
+        json!({"url": url, "method": "PUT", "headers": {"X-Own": "1", "User-Agent": "mine"}});
     let body = json!({"callback": callback, "payload": {"b": 1, "a": "é"}});
     let result = user.post(PATH, &body).expect(200);
     assert_has(
@@ -67,23 +68,32 @@ fn a_test_call_is_signed_as_a_delivery_says_that_it_is_one_and_is_stored_nowhere
     ] {
         assert_eq!(sent.header(name), Some(value), "{name}");
     }
-    let secret =
-        user.get("/v1/auth/webhook-secret").expect(200)["webhook_secret"].as_str().unwrap().to_owned();
+    let secret = user.get("/v1/auth/webhook-secret").expect(200)["webhook_secret"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     let seconds = sent.header("x-cueapi-timestamp").unwrap().parse().unwrap();
-    assert_eq!(sent.header("x-cueapi-signature"), Some(&*signature_v1(&secret, seconds, &sent.body)));
+    assert_eq!(
+        sent.header("x-cueapi-signature"),
+        Some(&*signature_v1(&secret, seconds, &sent.body))
+    );
     let secrets = SigningSecrets { current: &secret, previous: None };
     let standard = standard_signature(secrets, &sent.execution_id, seconds, &sent.body);
     assert_eq!(sent.header("webhook-signature"), Some(&*standard));
     assert_eq!(sent.header("webhook-id"), Some(&*sent.execution_id));
     // The request in the answer is the one that was sent.
-    assert_eq!((&result["request"]["method"], &result["request"]["url"]), (&json!("PUT"), &json!(url)));
+    assert_eq!(
+        (&result["request"]["method"], &result["request"]["url"]),
+        (&json!("PUT"), &json!(url))
+    );
     for pair in result["request"]["headers"].as_array().unwrap() {
         let (name, value) = (pair[0].as_str().unwrap().to_lowercase(), pair[1].as_str());
         assert_eq!(sent.header(&name), value, "{name}");
     }
     let second = test(&user, &receiver).expect(200);
     assert_eq!(second["result"], "success");
-    let ids = receiver.deliveries().iter().map(|sent| sent.execution_id.clone()).collect::<Vec<_>>();
+    let ids =
+        receiver.deliveries().iter().map(|sent| sent.execution_id.clone()).collect::<Vec<_>>();
     assert_ne!(ids[0], ids[1], "each has an id of its own");
     user.get(&format!("/v1/executions/{}", ids[0])).expect_error(404, "execution_not_found");
     assert_eq!(user.get("/v1/executions").expect(200)["total"], 0);
@@ -126,7 +136,8 @@ fn a_test_call_that_fails_says_why_as_an_attempt_does() {
 
 #[test]
 fn a_test_call_ends_at_the_timeout_of_its_callback() {
-    let ((_server, user), receiver) = (Server::with_user(DEV_UNLIMITED), Receiver::with(Reaction::Hang));
+    let ((_server, user), receiver) =
+        (Server::with_user(DEV_UNLIMITED), Receiver::with(Reaction::Hang));
     let body = json!({"callback": {"url": receiver.url(), "timeout_seconds": 1}});
     let slow = user.post(PATH, &body).expect(200);
     assert_has(&slow, json!({"cause": "timeout", "error_message": "no response within 1 s"}));
@@ -145,7 +156,8 @@ fn a_name_that_resolves_to_a_blocked_address_is_not_called() {
     assert_eq!(blocked["result"], "failed", "{blocked}");
     let nowhere = format!("http://nowhere.invalid:{}/hook", receiver.addr.port());
     let mut unknown = user.post(PATH, &call_of(&nowhere)).expect(200);
-    let message = unknown["error_message"].as_str().unwrap().replace("nowhere.invalid", name.trim());
+    let message =
+        unknown["error_message"].as_str().unwrap().replace("nowhere.invalid", name.trim());
     unknown["error_message"] = json!(message);
     for name in ["duration_ms", "request", "started_at"] {
         unknown[name] = blocked[name].clone();
@@ -157,7 +169,8 @@ fn a_name_that_resolves_to_a_blocked_address_is_not_called() {
 
 #[test]
 fn a_callback_is_checked_as_at_a_create() {
-    let ((_server, user), url) = (Server::with_user(&["--registration", "open"]), "https://example.com/");
+    let ((_server, user), url) =
+        (Server::with_user(&["--registration", "open"]), "https://example.com/");
     for (callback, status, code, field) in [
         (json!({"url": "http://127.0.0.1:9/"}), 400, "invalid_callback_url", "callback.url"),
         (json!({"url": "example.com"}), 400, "invalid_callback_url", "callback.url"),
@@ -170,7 +183,12 @@ fn a_callback_is_checked_as_at_a_create() {
         ),
         (json!({}), 422, "validation_error", "body.callback.url"),
         // As a cue for workers shows its callback.
-        (json!({"url": null, "method": "POST", "headers": {}}), 422, "validation_error", "body.callback.url"),
+        (
+            json!({"url": null, "method": "POST", "headers": {}}),
+            422,
+            "validation_error",
+            "body.callback.url",
+        ),
         (json!({"url": url, "header": {}}), 422, "validation_error", "body.callback.header"),
         (
             json!({"url": url, "timeout_seconds": 301}),
@@ -262,7 +280,8 @@ fn a_client_that_goes_away_ends_the_wait_and_the_call_counts_until_its_end() {
 
 #[test]
 fn a_server_that_stops_waits_for_no_test_call() {
-    let ((mut server, user), slow) = (Server::with_user(DEV_UNLIMITED), Receiver::with(Reaction::Hang));
+    let ((mut server, user), slow) =
+        (Server::with_user(DEV_UNLIMITED), Receiver::with(Reaction::Hang));
     let mut call = begin(&server, &user, &slow);
     slow.wait_hanging(1);
     let began = Instant::now();
@@ -274,7 +293,8 @@ fn a_server_that_stops_waits_for_no_test_call() {
 
 #[test]
 fn the_test_calls_of_an_unconfirmed_account_count_as_its_calls() {
-    let mailing = MailingServer::open(&["--registration", "open", "--allow-callbacks-to", "loopback"]);
+    let mailing =
+        MailingServer::open(&["--registration", "open", "--allow-callbacks-to", "loopback"]);
     // Nothing listens there: a call that fails counts too.
     let call = call_of("http://127.0.0.1:9/");
     mailing.client().register("ann@example.com");
@@ -312,10 +332,12 @@ fn a_url_beyond_ascii_is_called_stored_and_shown_percent_encoded() {
     assert_eq!(result["request"]["url"], *encoded);
     let schedule = json!({"type": "recurring", "cron": "0 0 1 1 *"});
     let on_failure = json!({"webhook": given});
-    let cue =
-        json!({"name": "x", "schedule": schedule, "callback": {"url": given}, "on_failure": on_failure});
+    let cue = json!({"name": "x", "schedule": schedule, "callback": {"url": given}, "on_failure": on_failure});
     let cue = user.create(&cue);
-    assert_eq!((&cue["callback"]["url"], &cue["on_failure"]["webhook"]), (&json!(encoded), &json!(encoded)));
+    assert_eq!(
+        (&cue["callback"]["url"], &cue["on_failure"]["webhook"]),
+        (&json!(encoded), &json!(encoded))
+    );
     user.fire(&cue);
     receiver.wait_for(2);
     let paths: Vec<String> = receiver.deliveries().iter().map(|sent| sent.path.clone()).collect();
@@ -329,10 +351,13 @@ fn a_url_beyond_ascii_is_called_stored_and_shown_percent_encoded() {
 /// A thread of its own for each call: two callers of one account at the same instant are told apart.
 #[test]
 fn of_test_calls_at_the_same_instant_one_is_made() {
-    let ((_server, user), slow) = (Server::with_user(DEV_UNLIMITED), Receiver::with(Reaction::Hang));
+    let ((_server, user), slow) =
+        (Server::with_user(DEV_UNLIMITED), Receiver::with(Reaction::Hang));
     let call = |user: Client, body: Value| thread::spawn(move || user.post(PATH, &body).status);
     let calls: Vec<_> = (0..4).map(|_| call(user.clone(), call_of(&slow.url()))).collect();
-    until("three refusals", || (calls.iter().filter(|call| call.is_finished()).count() == 3).then_some(()));
+    until("three refusals", || {
+        (calls.iter().filter(|call| call.is_finished()).count() == 3).then_some(())
+    });
     slow.wait_hanging(1);
     slow.release();
     let mut statuses: Vec<u16> = calls.into_iter().map(|call| call.join().unwrap()).collect();

@@ -89,7 +89,8 @@ fn rows(server: &Server) -> Vec<(String, i64)> {
             "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite%' ORDER BY name",
         )
         .unwrap();
-    let names: Vec<String> = tables.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
+    let names: Vec<String> =
+        tables.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
     let count = |name: &String| {
         file.query_row(&format!("SELECT count(*) FROM {name}"), [], |row| row.get(0)).unwrap()
     };
@@ -118,7 +119,9 @@ fn a_reset_leaves_an_empty_database_and_the_clock_where_it_is() {
     assert!(claimed["execution_id"].is_string(), "{claimed:#}");
     let before = rows(&server);
     let is_filled = |table: &str| before.iter().any(|(name, count)| name == table && *count > 0);
-    for table in ["users", "api_keys", "cues", "executions", "attempts", "payloads", "cue_tags", "channels"] {
+    for table in
+        ["users", "api_keys", "cues", "executions", "attempts", "payloads", "cue_tags", "channels"]
+    {
         assert!(is_filled(table), "{table}");
     }
 
@@ -191,7 +194,9 @@ fn a_reset_waits_for_the_message_under_way_and_the_next_test_gets_its_own() {
     let channel = tell(&next, &phone);
     let messages =
         || server.sqlite().query_row("SELECT count(*) FROM outbox", [], |row| row.get::<_, i64>(0));
-    until("the message of the next test is to be sent", || (messages().unwrap() == 1).then_some(()));
+    until("the message of the next test is to be sent", || {
+        (messages().unwrap() == 1).then_some(())
+    });
     assert!(!reset.is_finished(), "a message of the last test is still under way");
     slow.release();
     assert_eq!(reset.join().unwrap(), 204);
@@ -232,7 +237,8 @@ fn an_advance_ends_when_its_client_goes_away() {
         let body = body.to_string();
         let mut connection = Connection::open(server.addr()).unwrap();
         let (host, length) = (server.addr(), body.len());
-        let head = format!("POST {path} HTTP/1.1\r\nHost: {host}\r\nContent-Length: {length}\r\n\r\n");
+        let head =
+            format!("POST {path} HTTP/1.1\r\nHost: {host}\r\nContent-Length: {length}\r\n\r\n");
         connection.send(&(head + &body));
         connection
     };
@@ -295,7 +301,10 @@ fn nothing_of_a_disabled_account_is_due_in_the_next_test() {
     assert_eq!((&next["now"], &next["next"]), (&json!(START), &Value::Null));
 
     operator.patch(&account, &json!({"is_disabled": false})).expect(200);
-    assert_has(&user.execution(&delivered), json!({"outcome_state": "missing", "outcome_due_at": null}));
+    assert_has(
+        &user.execution(&delivered),
+        json!({"outcome_state": "missing", "outcome_due_at": null}),
+    );
     user.report(&delivered, &json!({"success": true}));
     assert_eq!(user.execution(&delivered)["outcome_state"], "reported_success");
     assert_eq!(user.execution(&late)["outcome_state"], "missing");
@@ -346,7 +355,11 @@ fn a_reset_does_not_deliver_what_waits() {
     let begun = receiver.count();
     receiver.release();
     assert_eq!(reset.join().unwrap(), 204);
-    assert!(begun < 40 && receiver.count() == begun, "{begun} of 40 had begun, {} came", receiver.count());
+    assert!(
+        begun < 40 && receiver.count() == begun,
+        "{begun} of 40 had begun, {} came",
+        receiver.count()
+    );
 }
 
 #[test]
@@ -367,5 +380,9 @@ fn only_a_server_with_a_test_clock_can_be_reset() {
     user.post("/v1/test/reset", &Value::Null).expect_error(404, "not_found");
     user.get("/v1/auth/me").expect(200);
     let clock = Server::with_test_clock(START);
-    clock.client().call("GET", "/v1/test/reset", &[], b"").unwrap().expect_error(405, "method_not_allowed");
+    clock
+        .client()
+        .call("GET", "/v1/test/reset", &[], b"")
+        .unwrap()
+        .expect_error(405, "method_not_allowed");
 }

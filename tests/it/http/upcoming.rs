@@ -15,7 +15,8 @@ fn names(plan: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn the_runs_of_all_cues_are_those_that_each_cue_lists_on_a_day_without_an_hour_and_on_one_with_another() {
+fn the_runs_of_all_cues_are_those_that_each_cue_lists_on_a_day_without_an_hour_and_on_one_with_another()
+ {
     for (before, midnight, next, hours) in [
         ("2026-03-28T22:59:00Z", "2026-03-28T23:00:00Z", "2026-03-29T22:00:00Z", 23),
         ("2026-10-24T21:59:00Z", "2026-10-24T22:00:00Z", "2026-10-25T23:00:00Z", 25),
@@ -26,11 +27,16 @@ fn the_runs_of_all_cues_are_those_that_each_cue_lists_on_a_day_without_an_hour_a
             user.create(&worker(expression, cron(expression, "Europe/Berlin")));
         }
         let plan = user.get(&format!("/v1/upcoming?hours={hours}&from={midnight}")).expect(200);
-        assert_has(&plan, json!({"from": midnight, "until": next, "truncated": false, "waiting": []}));
+        assert_has(
+            &plan,
+            json!({"from": midnight, "until": next, "truncated": false, "waiting": []}),
+        );
         assert_eq!(names(&plan), expressions, "the rarest first");
         for cue in plan["cues"].as_array().unwrap() {
-            let path =
-                format!("/v1/cues/{}/upcoming?limit=50&from={midnight}", cue["cue_id"].as_str().unwrap());
+            let path = format!(
+                "/v1/cues/{}/upcoming?limit=50&from={midnight}",
+                cue["cue_id"].as_str().unwrap()
+            );
             let listed = user.get(&path).expect(200);
             let listed = listed["upcoming"].as_array().unwrap().iter();
             let of_the_day: Vec<&Value> = listed.filter(|at| at.as_str().unwrap() < next).collect();
@@ -68,7 +74,11 @@ fn runs_that_happen_once_and_those_fired_for_later_are_in_it_and_those_of_paused
     }]);
     assert_eq!(plan["waiting"], expected);
     let later = user.get("/v1/upcoming?from=2026-01-05T19:00:00Z&hours=1").expect(200);
-    assert_eq!((&later["cues"], &later["waiting"]), (&json!([]), &json!([])), "the end is not included");
+    assert_eq!(
+        (&later["cues"], &later["waiting"]),
+        (&json!([]), &json!([])),
+        "the end is not included"
+    );
     let week = user.get("/v1/upcoming?hours=168&from=2026-01-05T20:00:00Z").expect(200);
     assert_eq!(names(&week), ["once"]);
 }
@@ -105,7 +115,11 @@ fn a_frequent_cue_has_a_number_for_each_hour_and_a_strangers_cue_is_not_shown() 
     assert_has(&plan["cues"][0], json!({"count": 20, "at": null, "per_hour": [0, 10, 10]}));
     assert_has(&plan["cues"][1], json!({"count": 899, "at": null, "per_hour": [179, 360, 360]}));
     let day = user.get("/v1/upcoming?from=2026-01-05T08:00:00Z").expect(200);
-    assert_eq!(day["cues"][0]["at"].as_array().unwrap().len(), 20, "less than one an hour, over a day");
+    assert_eq!(
+        day["cues"][0]["at"].as_array().unwrap().len(),
+        20,
+        "less than one an hour, over a day"
+    );
 }
 
 #[test]
@@ -114,10 +128,12 @@ fn a_span_that_is_none_is_refused() {
     for (query, name) in
         [("hours=0", "hours"), ("hours=169", "hours"), ("hours=x", "hours"), ("from=noon", "from")]
     {
-        let refused = user.get(&format!("/v1/upcoming?{query}")).expect_error(422, "validation_error");
+        let refused =
+            user.get(&format!("/v1/upcoming?{query}")).expect_error(422, "validation_error");
         assert_eq!(refused["detail"][0]["loc"], json!(["query", name]), "{query}");
     }
-    let ancient = user.get("/v1/upcoming?from=0000-06-01T00:00:00Z").expect_error(422, "validation_error");
+    let ancient =
+        user.get("/v1/upcoming?from=0000-06-01T00:00:00Z").expect_error(422, "validation_error");
     assert_eq!(ancient["detail"][0]["loc"], json!(["query", "from"]));
     let last = user.get("/v1/upcoming?from=9999-12-30T21:00:00Z&hours=168").expect(200);
     assert_eq!(last["cues"], json!([]));

@@ -81,8 +81,7 @@ fn mode_and_evidence_determine_the_first_outcome_state() {
         "success": true, "result": "completed", "result_ref": "batch:7", "result_url": "https://example.com/7",
         "metadata": {"_cueapi_worker": {"outcome_file_dropped_fields": ["x"]}},
     });
-    let failure =
-        json!({"success": false, "error": "card declined", "external_id": "ch_2", "artifacts": ["log"]});
+    let failure = json!({"success": false, "error": "card declined", "external_id": "ch_2", "artifacts": ["log"]});
     let (verified, missing) = ("verified_success", "verification_failed");
     for (mode, expected) in [
         (VerificationMode::None, ["reported_success"; 4]),
@@ -92,7 +91,9 @@ fn mode_and_evidence_determine_the_first_outcome_state() {
         (VerificationMode::Manual, ["verification_pending"; 4]),
     ] {
         let reports = [&success, &full_report(), &by_hand, &by_daemon, &failure];
-        for (report, expected) in reports.into_iter().zip(expected.into_iter().chain(["reported_failure"])) {
+        for (report, expected) in
+            reports.into_iter().zip(expected.into_iter().chain(["reported_failure"]))
+        {
             let run = Run::new(&api, &ada, mode);
             let response = run.ask("POST", "/outcome", report);
             assert_eq!(response["outcome_state"], expected, "{mode:?}: {report}");
@@ -100,7 +101,10 @@ fn mode_and_evidence_determine_the_first_outcome_state() {
             let shown = run.shown();
             assert_eq!(shown["outcome_state"], expected);
             // The verification of a success is separate from the end of the execution.
-            assert_eq!(shown["status"], if report["success"] == true { "success" } else { "failed" });
+            assert_eq!(
+                shown["status"],
+                if report["success"] == true { "success" } else { "failed" }
+            );
             assert_eq!(shown.get("verdict"), None);
         }
     }
@@ -154,7 +158,10 @@ fn a_verdict_is_final_and_shown_with_its_reason() {
         json!({"execution_id": run.id, "outcome_state": "verified_success", "valid": true, "verdict": verdict})
     );
     let shown = run.shown();
-    assert_eq!((&shown["outcome_state"], &shown["verdict"]), (&json!("verified_success"), &verdict));
+    assert_eq!(
+        (&shown["outcome_state"], &shown["verdict"]),
+        (&json!("verified_success"), &verdict)
+    );
     assert_eq!(shown["outcome"]["recorded_at"], BEGIN, "the report is unchanged");
     assert_eq!(shown["updated_at"], "2026-01-01T10:01:00Z");
     run.is_refused("POST", "/verify");
@@ -214,7 +221,10 @@ fn a_decided_outcome_can_be_reopened_for_verification() {
         run.ask("POST", "/verify", &json!({"valid": false, "reason": "no"}));
         run.ask("POST", "/verification-pending", &json!({}));
         let shown = run.shown();
-        assert_eq!((&shown["outcome_state"], shown.get("verdict")), (&json!("verification_pending"), None));
+        assert_eq!(
+            (&shown["outcome_state"], shown.get("verdict")),
+            (&json!("verification_pending"), None)
+        );
         assert_eq!(run.ask("POST", "/verify", &json!({}))["outcome_state"], "verified_success");
     }
 }
@@ -223,7 +233,9 @@ fn a_decided_outcome_can_be_reopened_for_verification() {
 fn verdicts_and_evidence_require_a_report() {
     let (api, ada) = Api::with_user("ada");
     let run = Run::new(&api, &ada, VerificationMode::Manual);
-    for (method, what) in [("POST", "/verify"), ("POST", "/verification-pending"), ("PATCH", "/evidence")] {
+    for (method, what) in
+        [("POST", "/verify"), ("POST", "/verification-pending"), ("PATCH", "/evidence")]
+    {
         run.is_refused(method, what);
     }
     let shown = run.shown();
@@ -249,19 +261,30 @@ fn later_evidence_verifies_a_success() {
         })
     );
     api.fixture.advance(60);
-    let response = run.bring(&json!({"artifacts": ["a.csv"], "summary": "all done", "external_id": null}));
+    let response =
+        run.bring(&json!({"artifacts": ["a.csv"], "summary": "all done", "external_id": null}));
     let evidence = json!({
         "summary": "all done", "external_id": "7", "result_url": "https://example.com/7", "artifacts": ["a.csv"],
     });
-    assert_eq!((&response["outcome_state"], &response["evidence"]), (&json!("verified_success"), &evidence));
+    assert_eq!(
+        (&response["outcome_state"], &response["evidence"]),
+        (&json!("verified_success"), &evidence)
+    );
     let shown = run.shown();
-    assert_eq!((&shown["outcome_state"], &shown["evidence"]), (&json!("verified_success"), &evidence));
-    assert_eq!((&shown["updated_at"], shown.get("verdict")), (&json!("2026-01-01T10:01:00Z"), None));
+    assert_eq!(
+        (&shown["outcome_state"], &shown["evidence"]),
+        (&json!("verified_success"), &evidence)
+    );
+    assert_eq!(
+        (&shown["updated_at"], shown.get("verdict")),
+        (&json!("2026-01-01T10:01:00Z"), None)
+    );
     assert_eq!(run.bring(&json!({}))["evidence_updated"], false);
     assert_eq!(run.state(), "verified_success");
 
     // A worker that announces later evidence.
-    let run = Run::reported(&api, &ada, VerificationMode::RequireExternalId, &json!({"success": true}));
+    let run =
+        Run::reported(&api, &ada, VerificationMode::RequireExternalId, &json!({"success": true}));
     run.ask("POST", "/verification-pending", &json!({}));
     assert_eq!(run.bring(&json!({"summary": "soon"}))["outcome_state"], "verification_pending");
     assert_eq!(run.bring(&json!({"external_id": "7"}))["outcome_state"], "verified_success");
@@ -270,8 +293,11 @@ fn later_evidence_verifies_a_success() {
 #[test]
 fn evidence_alone_causes_no_failure_and_no_verdict() {
     let (api, ada) = Api::with_user("ada");
-    let (mode, bare, id) =
-        (VerificationMode::RequireExternalId, json!({"success": true}), json!({"external_id": "7"}));
+    let (mode, bare, id) = (
+        VerificationMode::RequireExternalId,
+        json!({"success": true}),
+        json!({"external_id": "7"}),
+    );
     let failed = Run::reported(&api, &ada, mode, &json!({"success": false}));
     assert_eq!(failed.bring(&id)["outcome_state"], "reported_failure");
     let reopened = Run::reported(&api, &ada, mode, &json!({"success": false}));
@@ -297,7 +323,9 @@ fn evidence_alone_causes_no_failure_and_no_verdict() {
 #[test]
 fn a_changed_mode_applies_to_later_evidence() {
     let (api, ada) = Api::with_user("ada");
-    let cue = api.fixture.worker_cue(ada.key, |new| new.verification = VerificationMode::RequireExternalId);
+    let cue = api
+        .fixture
+        .worker_cue(ada.key, |new| new.verification = VerificationMode::RequireExternalId);
     let run = Run { user: &ada, id: api.fixture.run(&cue, json!({})).to_string() };
     run.ask("POST", "/outcome", &json!({"success": true}));
     let path = format!("/v1/cues/{}", cue.id);
@@ -315,16 +343,30 @@ fn executions_can_be_filtered_by_outcome_state() {
     let yes = json!({"success": true});
     let runs = [
         ("reported_success", Run::reported(&api, &ada, VerificationMode::None, &yes)),
-        ("reported_failure", Run::reported(&api, &ada, VerificationMode::None, &json!({"success": false}))),
-        ("verified_success", Run::reported(&api, &ada, VerificationMode::RequireResultUrl, &full_report())),
+        (
+            "reported_failure",
+            Run::reported(&api, &ada, VerificationMode::None, &json!({"success": false})),
+        ),
+        (
+            "verified_success",
+            Run::reported(&api, &ada, VerificationMode::RequireResultUrl, &full_report()),
+        ),
         ("verification_pending", Run::reported(&api, &ada, VerificationMode::Manual, &yes)),
-        ("verification_failed", Run::reported(&api, &ada, VerificationMode::RequireResultUrl, &yes)),
+        (
+            "verification_failed",
+            Run::reported(&api, &ada, VerificationMode::RequireResultUrl, &yes),
+        ),
     ];
     Run::new(&api, &ada, VerificationMode::Manual);
     Run::reported(&api, &eve, VerificationMode::Manual, &yes);
     for (state, run) in &runs {
-        let list = ada.get(&format!("/v1/executions?outcome_state={state}&limit=20&offset=0")).json();
-        assert_eq!((&list["total"], &list["executions"][0]["id"]), (&json!(1), &json!(run.id)), "{state}");
+        let list =
+            ada.get(&format!("/v1/executions?outcome_state={state}&limit=20&offset=0")).json();
+        assert_eq!(
+            (&list["total"], &list["executions"][0]["id"]),
+            (&json!(1), &json!(run.id)),
+            "{state}"
+        );
     }
     runs[4].1.bring(&full_evidence());
     let list = ada.get("/v1/executions?outcome_state=verified_success").json();
@@ -341,15 +383,24 @@ fn full_evidence() -> Value {
 #[test]
 fn a_result_url_that_is_no_web_address_is_refused_in_every_mode() {
     let (api, user) = Api::with_user("ada");
-    for mode in [VerificationMode::None, VerificationMode::RequireResultUrl, VerificationMode::Manual] {
+    for mode in
+        [VerificationMode::None, VerificationMode::RequireResultUrl, VerificationMode::Manual]
+    {
         let run = Run::new(&api, &user, mode);
         let long = format!("https://example.com/{}", "x".repeat(2_029));
-        for bad in ["done", "javascript:alert(1)", "ftp://example.com/7", "/reports/7", "https://", &long] {
+        for bad in
+            ["done", "javascript:alert(1)", "ftp://example.com/7", "/reports/7", "https://", &long]
+        {
             let body = json!({"success": true, "result_url": bad});
-            let detail = run.try_to("POST", "/outcome", &body).expect_error(422, "validation_error");
+            let detail =
+                run.try_to("POST", "/outcome", &body).expect_error(422, "validation_error");
             assert_eq!(detail["detail"][0]["loc"], json!(["body", "result_url"]), "{bad}");
         }
-        run.ask("POST", "/outcome", &json!({"success": true, "result_url": " https://example.com/7 "}));
+        run.ask(
+            "POST",
+            "/outcome",
+            &json!({"success": true, "result_url": " https://example.com/7 "}),
+        );
         run.try_to("PATCH", "/evidence", &json!({"result_url": "done"}))
             .expect_error(422, "validation_error");
         assert_eq!(run.shown()["evidence"]["result_url"], "https://example.com/7");
@@ -361,8 +412,7 @@ fn a_url_of_evidence_is_stored_as_it_is_checked() {
     let (api, user) = Api::with_user("ada");
     let run = Run::new(&api, &user, VerificationMode::None);
     let padded = format!("https://example.com/7{}", "\n".repeat(2_048));
-    let artifacts =
-        json!(["a", {"name": "log", "url": "\t https://example.com/\u{fc} \n", "size": 7}, {"url": " "}]);
+    let artifacts = json!(["a", {"name": "log", "url": "\t https://example.com/\u{fc} \n", "size": 7}, {"url": " "}]);
     let expected = json!({
         "result_url": "https://example.com/7",
         "artifacts": ["a", {"name": "log", "url": "https://example.com/\u{fc}", "size": 7}, {"url": ""}],
@@ -375,7 +425,8 @@ fn a_url_of_evidence_is_stored_as_it_is_checked() {
             body[name] = value;
             body
         };
-        for bad in [with("result_url", json!(padded)), with("artifacts", json!([{"url": padded}]))] {
+        for bad in [with("result_url", json!(padded)), with("artifacts", json!([{"url": padded}]))]
+        {
             run.try_to(method, path, &bad).expect_error(422, "validation_error");
         }
         let mut body = with("result_url", json!("\nhttps://example.com/7\r"));
@@ -390,14 +441,18 @@ fn a_nul_in_a_report_costs_no_report() {
     let (api, user) = Api::with_user("ann");
     let texts = json!({"result": "a\0b", "error": "\0", "external_id": "i\0", "result_ref": "r\0", "result_type": "\0t",
                        "summary": "s\0\u{1}\u{1b}"});
-    let replaced: Value = serde_json::from_str(&texts.to_string().replace("\\u0000", "\u{fffd}")).unwrap();
+    let replaced: Value =
+        serde_json::from_str(&texts.to_string().replace("\\u0000", "\u{fffd}")).unwrap();
     let mut report = texts.clone();
     report["success"] = json!(false);
     let run = Run::reported(&api, &user, VerificationMode::None, &report);
     let shown = run.shown();
     for (name, text) in replaced.as_object().unwrap() {
-        let part =
-            if ["result", "error"].contains(&name.as_str()) { &shown["outcome"] } else { &shown["evidence"] };
+        let part = if ["result", "error"].contains(&name.as_str()) {
+            &shown["outcome"]
+        } else {
+            &shown["evidence"]
+        };
         assert_eq!(&part[name], text, "{name}");
     }
     assert_eq!(shown["error_message"], "\u{fffd}");

@@ -98,7 +98,10 @@ fn a_kill_amid_the_catch_up_loses_and_repeats_no_missed_run() {
         });
         server.kill();
     }
-    assert!(count("SELECT count(*) FROM executions") < LATE * runs, "every kill came after the catch-up");
+    assert!(
+        count("SELECT count(*) FROM executions") < LATE * runs,
+        "every kill came after the catch-up"
+    );
     server.restart();
     let user = user.at(server.addr());
     until("all have caught up", || {
@@ -111,8 +114,12 @@ fn a_kill_amid_the_catch_up_loses_and_repeats_no_missed_run() {
     );
     assert_eq!(count("SELECT sum(missed_count) FROM cues"), 0);
     let alerts = user.get("/v1/alerts?alert_type=catch_up").expect(200);
-    let caught_up: i64 =
-        alerts["alerts"].as_array().unwrap().iter().filter_map(|it| it["metadata"]["runs"].as_i64()).sum();
+    let caught_up: i64 = alerts["alerts"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|it| it["metadata"]["runs"].as_i64())
+        .sum();
     assert_eq!(usize::try_from(caught_up).unwrap(), LATE * runs, "{alerts}");
 }
 
@@ -136,7 +143,11 @@ fn create_herd(user: &Client, receiver: &Receiver, due: i64, acknowledged: &Ackn
                 for number in (part..HERD).step_by(8) {
                     let created = client.create(&cue(number, Some(due), &url));
                     let id = id(&created).to_owned();
-                    acknowledged.created.lock().unwrap().insert(id, (true, number.is_multiple_of(2)));
+                    acknowledged
+                        .created
+                        .lock()
+                        .unwrap()
+                        .insert(id, (true, number.is_multiple_of(2)));
                 }
             });
         }
@@ -144,7 +155,12 @@ fn create_herd(user: &Client, receiver: &Receiver, due: i64, acknowledged: &Ackn
 }
 
 /// Creates cues that are not due, until the server is gone.
-fn create_until_cut(client: &Client, url: &str, acknowledged: &AcknowledgedWrites, start: &Barrier) {
+fn create_until_cut(
+    client: &Client,
+    url: &str,
+    acknowledged: &AcknowledgedWrites,
+    start: &Barrier,
+) {
     start.wait();
     for number in 0_usize.. {
         let Ok(response) = client.try_post("/v1/cues", &cue(number, None, url)) else { return };
@@ -170,7 +186,11 @@ fn work(client: &Client, worker: &str, acknowledged: &AcknowledgedWrites, start:
     }
 }
 
-fn claim(client: &Client, worker: &str, acknowledged: &AcknowledgedWrites) -> io::Result<Option<String>> {
+fn claim(
+    client: &Client,
+    worker: &str,
+    acknowledged: &AcknowledgedWrites,
+) -> io::Result<Option<String>> {
     let response = client.try_post("/v1/executions/claim", &json!({"worker_id": worker}))?;
     if response.status == 409 {
         response.expect_error(409, "claim_failed");
@@ -202,7 +222,8 @@ fn report(
 /// Reports the unreported claims: an acknowledged claim survives the kill.
 fn finish_claims(user: &Client, acknowledged: &AcknowledgedWrites) {
     let claimed = acknowledged.claimed.lock().unwrap().clone();
-    let reported: BTreeSet<String> = acknowledged.reported.lock().unwrap().keys().cloned().collect();
+    let reported: BTreeSet<String> =
+        acknowledged.reported.lock().unwrap().keys().cloned().collect();
     for (execution, worker) in claimed.iter().filter(|(id, _)| !reported.contains(*id)) {
         let seen = user.execution(execution);
         assert_eq!(seen["claimed_by_worker"], worker.as_str(), "{seen}");
@@ -216,7 +237,8 @@ fn drain(user: &Client, file: &Connection) {
     while let Some(execution) = claim(user, "the-last", &nobody).unwrap() {
         report(user, &execution, "the-last", &nobody).unwrap();
     }
-    let mut statement = file.prepare("SELECT id FROM executions WHERE status = 'delivering'").unwrap();
+    let mut statement =
+        file.prepare("SELECT id FROM executions WHERE status = 'delivering'").unwrap();
     let ids = statement.query_map([], |row| row.get(0)).unwrap();
     for id in ids.map(|id| Uuid::from_bytes(id.unwrap()).to_string()) {
         report(user, &id, "the-last", &nobody).unwrap().expect(200);
@@ -237,7 +259,8 @@ fn check(file: &Connection, receiver: &Receiver, acknowledged: &AcknowledgedWrit
         .unwrap()
         .map(Result::unwrap)
         .collect();
-    let delivered: BTreeSet<String> = receiver.deliveries().into_iter().map(|it| it.cue_id).collect();
+    let delivered: BTreeSet<String> =
+        receiver.deliveries().into_iter().map(|it| it.cue_id).collect();
     let created = acknowledged.created.lock().unwrap();
     for (id, (due, by_webhook)) in created.iter() {
         let expected = if *due { (1, "success".to_owned()) } else { (0, String::new()) };
@@ -248,8 +271,9 @@ fn check(file: &Connection, receiver: &Receiver, acknowledged: &AcknowledgedWrit
     let sql = "SELECT e.id, coalesce(e.claimed_by_worker, ''), coalesce(o.result, '') FROM executions e \
                JOIN outcomes o ON o.execution_key = e.key";
     let mut statement = file.prepare(sql).unwrap();
-    let row =
-        |row: &rusqlite::Row<'_>| Ok((Uuid::from_bytes(row.get(0)?).to_string(), (row.get(1)?, row.get(2)?)));
+    let row = |row: &rusqlite::Row<'_>| {
+        Ok((Uuid::from_bytes(row.get(0)?).to_string(), (row.get(1)?, row.get(2)?)))
+    };
     let outcomes: BTreeMap<String, (String, String)> =
         statement.query_map([], row).unwrap().map(Result::unwrap).collect();
     for (execution, worker) in acknowledged.claimed.lock().unwrap().iter() {

@@ -41,7 +41,8 @@ fn a_delivery_has_the_payload_and_identifies_its_execution() {
 #[test]
 fn a_failed_delivery_is_retried_after_each_backoff() {
     let ((_server, user), receiver) = (Server::with_clock_and_user(START), Receiver::start());
-    let busy = Reaction::Full(503, vec![("Retry-After", "1200".to_owned())], "come back later".to_owned());
+    let busy =
+        Reaction::Full(503, vec![("Retry-After", "1200".to_owned())], "come back later".to_owned());
     receiver.first([Reaction::Status(500), Reaction::HangUp, busy]);
     let cue = user.create(&webhook(&receiver, at(DUE)));
     user.advance("PT1H");
@@ -59,8 +60,14 @@ fn a_failed_delivery_is_retried_after_each_backoff() {
     assert!(second["error_message"].is_string(), "{second}");
     user.advance("PT5M");
     let third = user.only_execution(id(&cue));
-    assert_eq!((&third["http_status"], &third["response_body"]), (&json!(503), &json!("come back later")));
-    assert_eq!(third["next_retry"], "2026-01-05T01:26:00Z", "Retry-After is longer than 15 minutes");
+    assert_eq!(
+        (&third["http_status"], &third["response_body"]),
+        (&json!(503), &json!("come back later"))
+    );
+    assert_eq!(
+        third["next_retry"], "2026-01-05T01:26:00Z",
+        "Retry-After is longer than 15 minutes"
+    );
     assert_eq!(read_cue(&user, &cue)["status"], "active");
     user.advance("PT20M");
     let fourth = user.only_execution(id(&cue));
@@ -86,7 +93,10 @@ fn a_failing_delivery_ends_after_its_attempts_and_410_ends_it_at_once() {
     receiver.react(Reaction::Status(410));
     let gone = user.create(&webhook(&receiver, at("2026-01-05T03:00:00Z")));
     user.advance("P1D");
-    assert_eq!((&user.only_execution(id(&gone))["status"], receiver.count()), (&json!("failed"), 4));
+    assert_eq!(
+        (&user.only_execution(id(&gone))["status"], receiver.count()),
+        (&json!("failed"), 4)
+    );
 }
 
 #[test]
@@ -119,8 +129,13 @@ fn a_cue_deleted_during_its_delivery_leaves_nothing() {
 fn a_repeated_idempotency_key_creates_one_cue() {
     let ((_server, user), receiver) = (Server::with_clock_and_user(START), Receiver::start());
     let send = |body: &Value| {
-        user.call("POST", "/v1/cues", &[("Idempotency-Key", "order-17")], body.to_string().as_bytes())
-            .unwrap()
+        user.call(
+            "POST",
+            "/v1/cues",
+            &[("Idempotency-Key", "order-17")],
+            body.to_string().as_bytes(),
+        )
+        .unwrap()
     };
     let cue = webhook(&receiver, cron("0 9 * * *"));
     let first = send(&cue).expect(201);
@@ -136,7 +151,8 @@ fn a_repeated_create_returns_the_first_response_though_its_payload_is_not_kept()
     let (server, user) = Server::with_clock_and_user(START);
     let cue = r#"{"name":"n","transport":"worker","schedule":{"type":"once","at":"2026-01-05T08:00:00Z"},
                   "payload":{"word":"unmistakable","n":1E2}}"#;
-    let send = || user.call("POST", "/v1/cues", &[("Idempotency-Key", "k")], cue.as_bytes()).unwrap();
+    let send =
+        || user.call("POST", "/v1/cues", &[("Idempotency-Key", "k")], cue.as_bytes()).unwrap();
     let first = send();
     let path = format!("/v1/cues/{}", id(&first.expect(201)));
     let kept: String = server
@@ -162,20 +178,31 @@ fn a_cue_can_be_fired_now_or_later_with_another_payload() {
     user.patch(&path, &json!({"status": "paused"})).expect(200);
     let fire = |body: Value| user.post(&format!("{path}/fire"), &body).expect(200);
     let now = fire(json!({}));
-    assert_has(&now, json!({"triggered_by": "manual_fire", "cue_id": cue["id"], "scheduled_for": START}));
+    assert_has(
+        &now,
+        json!({"triggered_by": "manual_fire", "cue_id": cue["id"], "scheduled_for": START}),
+    );
     fire(json!({"payload_override": {"change": 2, "keep": {"x": 9}}}));
     fire(json!({"payload_override": {"only": true}, "merge_strategy": "replace"}));
     let later = fire(json!({"send_at": "2026-01-05T06:00:00Z"}));
     user.settle();
-    let mut bodies: Vec<String> = receiver.deliveries().iter().map(|it| it.json().to_string()).collect();
+    let mut bodies: Vec<String> =
+        receiver.deliveries().iter().map(|it| it.json().to_string()).collect();
     bodies.sort();
     assert_eq!(
         bodies,
-        [r#"{"change":1,"keep":{"x":1,"y":2}}"#, r#"{"change":2,"keep":{"x":9}}"#, r#"{"only":true}"#]
+        [
+            r#"{"change":1,"keep":{"x":1,"y":2}}"#,
+            r#"{"change":2,"keep":{"x":9}}"#,
+            r#"{"only":true}"#
+        ]
     );
     user.advance("PT6H");
     let last = receiver.deliveries().pop().unwrap();
-    assert_eq!((last.execution_id.as_str(), receiver.count()), (later["execution_id"].as_str().unwrap(), 4));
+    assert_eq!(
+        (last.execution_id.as_str(), receiver.count()),
+        (later["execution_id"].as_str().unwrap(), 4)
+    );
     let seen = read_cue(&user, &cue);
     assert_eq!(
         (&seen["status"], &seen["next_run"], &seen["run_count"]),
@@ -193,7 +220,10 @@ fn send_at_without_an_offset_uses_the_zone_of_the_schedule() {
         ("2026-01-06T09:00:00Z", "2026-01-06T09:00:00Z"),
         ("2026-01-06T09:00:00+01:00", "2026-01-06T08:00:00Z"),
     ] {
-        assert_eq!(user.post(&path, &json!({"send_at": send_at})).expect(200)["scheduled_for"], instant);
+        assert_eq!(
+            user.post(&path, &json!({"send_at": send_at})).expect(200)["scheduled_for"],
+            instant
+        );
     }
 }
 
@@ -203,9 +233,14 @@ fn a_replay_has_the_payload_of_its_execution() {
     let cue = user.create(&webhook(&receiver, at(DUE)));
     user.advance("PT1H");
     let original = user.only_execution(id(&cue));
-    user.patch(&format!("/v1/cues/{}", id(&cue)), &json!({"payload": {"task": "changed"}})).expect(200);
-    let replay = user.post(&format!("/v1/executions/{}/replay", id(&original)), &json!({})).expect(200);
-    assert_eq!((&replay["triggered_by"], &replay["replayed_from"]), (&json!("replay"), &original["id"]));
+    user.patch(&format!("/v1/cues/{}", id(&cue)), &json!({"payload": {"task": "changed"}}))
+        .expect(200);
+    let replay =
+        user.post(&format!("/v1/executions/{}/replay", id(&original)), &json!({})).expect(200);
+    assert_eq!(
+        (&replay["triggered_by"], &replay["replayed_from"]),
+        (&json!("replay"), &original["id"])
+    );
     user.settle();
     let bodies: Vec<Value> = receiver.deliveries().iter().map(|it| it.json()).collect();
     assert_eq!(bodies, [json!({"task": "greet"}), json!({"task": "greet"})]);

@@ -40,7 +40,12 @@ impl Example {
     /// The next line of output.
     pub fn line(&mut self) -> String {
         let mut line = String::new();
-        assert_ne!(self.lines.read_line(&mut line).unwrap(), 0, "it has ended: {:?}", self.child.0.wait());
+        assert_ne!(
+            self.lines.read_line(&mut line).unwrap(),
+            0,
+            "it has ended: {:?}",
+            self.child.0.wait()
+        );
         line.trim_end().to_owned()
     }
 
@@ -73,8 +78,11 @@ fn interpreter(file: &str) -> Command {
 /// The examples whose tools this machine has; prints why the others are skipped.
 fn that_run<'a>(files: &'a [&'a str]) -> impl Iterator<Item = &'a str> {
     let is_there = |program: &&str| {
-        let found =
-            Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+        let found = Command::new(program)
+            .arg("--version")
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status();
         found.is_ok()
     };
     files.iter().copied().filter(move |file| {
@@ -127,7 +135,9 @@ fn forgeries(file: &str, sent: &Delivery) -> Vec<(&'static str, String)> {
         forged.push((stamp, value.to_string()));
     }
     let huge = "9".repeat(400);
-    for value in ["soon", "", "0x10", "0900", "99999999999999999999999999", "1e9", "1_000", "+5", &huge] {
+    for value in
+        ["soon", "", "0x10", "0900", "99999999999999999999999999", "1e9", "1_000", "+5", &huge]
+    {
         forged.push((stamp, value.to_owned()));
     }
     forged
@@ -154,7 +164,11 @@ fn the_receivers_verify_real_deliveries() {
         let line = example.line();
         let (printed_id, printed) = line.split_once(' ').unwrap();
         assert_eq!(printed_id, id(&execution), "{file}");
-        assert_eq!(serde_json::from_str::<Value>(printed).unwrap()["text"], payload["text"], "{file}");
+        assert_eq!(
+            serde_json::from_str::<Value>(printed).unwrap()["text"],
+            payload["text"],
+            "{file}"
+        );
     }
 }
 
@@ -172,7 +186,9 @@ fn the_receivers_reject_forged_stale_or_changed_deliveries_and_ignore_repeats() 
         let send = |changed: &[(&str, String)], body: &[u8]| {
             let mut headers: Vec<(&str, &str)> =
                 sent.headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-            headers.retain(|(name, _)| !["host", "content-length"].contains(&name.to_lowercase().as_str()));
+            headers.retain(|(name, _)| {
+                !["host", "content-length"].contains(&name.to_lowercase().as_str())
+            });
             for (name, value) in changed {
                 headers.retain(|(known, _)| !known.eq_ignore_ascii_case(name));
                 headers.push((name, value));
@@ -240,7 +256,8 @@ fn the_receivers_warn_when_they_run_without_a_secret() {
 fn work(user: &Client, payload: &Value) -> String {
     let mut cue = worker(cron("0 9 * * *"));
     cue["payload"] = payload.clone();
-    let fired = user.post(&format!("/v1/cues/{}/fire", id(&user.create(&cue))), &json!({})).expect(200);
+    let fired =
+        user.post(&format!("/v1/cues/{}/fire", id(&user.create(&cue))), &json!({})).expect(200);
     fired["execution_id"].as_str().unwrap().to_owned()
 }
 
@@ -262,8 +279,10 @@ fn announced(user: &Client) -> Value {
 
 #[test]
 fn the_workers_process_their_tasks_and_report_outcomes() {
-    let cases =
-        [("worker.py", "KeyError: 'text'"), ("worker.js", "TypeError: Cannot read properties of undefined")];
+    let cases = [
+        ("worker.py", "KeyError: 'text'"),
+        ("worker.js", "TypeError: Cannot read properties of undefined"),
+    ];
     for file in that_run(&cases.map(|(file, _)| file)) {
         let error = cases.iter().find(|(known, _)| *known == file).unwrap().1;
         let (mut server, user) = Server::with_user(DEV_UNLIMITED);
@@ -287,7 +306,10 @@ fn the_workers_process_their_tasks_and_report_outcomes() {
         assert!(bad["outcome"]["error"].as_str().unwrap().starts_with(error), "{file}: {bad}");
         assert_eq!(user.execution(&others)["status"], "pending");
         let known = announced(&user);
-        assert_has(&known, json!({"worker_id": "worker-1", "handlers": ["count-words", "echo", "wait"]}));
+        assert_has(
+            &known,
+            json!({"worker_id": "worker-1", "handlers": ["count-words", "echo", "wait"]}),
+        );
         assert_eq!(example.stop(), Some(0), "{file}");
         assert_eq!(server.stop(), Some(0));
     }
@@ -319,10 +341,16 @@ fn the_shell_worker_runs_a_command_for_each_execution_of_its_task() {
         let bad = finished(&user, &work(&user, &json!({"task": "copy"})));
         assert_eq!(bad["status"], "failed");
         let error = bad["outcome"]["error"].as_str().unwrap();
-        assert!(error.starts_with(r#"{"task": "copy"}"#) && error.ends_with("exit code 3"), "{error}");
+        assert!(
+            error.starts_with(r#"{"task": "copy"}"#) && error.ends_with("exit code 3"),
+            "{error}"
+        );
         assert_eq!(user.execution(&others)["status"], "pending");
         let known = announced(&user);
-        assert_eq!((&known["worker_id"], &known["handlers"]), (&json!("worker-1"), &json!(["copy"])));
+        assert_eq!(
+            (&known["worker_id"], &known["handlers"]),
+            (&json!("worker-1"), &json!(["copy"]))
+        );
         assert_eq!(example.stop(), Some(0));
     }
 }
@@ -341,7 +369,8 @@ fn the_workers_extend_their_lease_during_long_work() {
     for file in that_run(&["worker.py", "worker.js", "worker.sh"]) {
         let arguments: &[&str] = if file == "worker.sh" { &["wait", "sleep", "1.5"] } else { &[] };
         let begun = server.count();
-        let _example = Example::start(file, arguments, &[("CUED_API_KEY", "cue_sk_"), ("CUED_URL", &url)]);
+        let _example =
+            Example::start(file, arguments, &[("CUED_API_KEY", "cue_sk_"), ("CUED_URL", &url)]);
         let kept = until(file, || {
             let path = format!("/hook/v1/executions/{id}/heartbeat");
             server.deliveries().into_iter().skip(begun).find(|request| request.path == path)
@@ -384,7 +413,8 @@ fn the_receivers_refuse_a_body_without_a_valid_length_at_once() {
         for length in ["-1", "+5", "1e3", "0x10", "five", "99999999999999999999999"] {
             let mut stream = TcpStream::connect(addr).unwrap();
             stream.set_read_timeout(Some(HANG_TIMEOUT)).unwrap();
-            write!(stream, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n").unwrap();
+            write!(stream, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n")
+                .unwrap();
             let mut first = [0; 12];
             stream.read_exact(&mut first).unwrap();
             assert!(first.starts_with(b"HTTP/1.1 4"), "{file} {length}: {first:?}");

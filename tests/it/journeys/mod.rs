@@ -66,7 +66,10 @@ fn a_delivered_execution_is_verified_by_the_evidence_of_its_receiver() {
     let response = user.post(&format!("{run}/outcome"), &report).expect(200);
     assert_eq!(state(&response).as_deref(), Some("verification_failed"));
     let waiting = user.get("/v1/executions?outcome_state=verification_failed").expect(200);
-    assert_eq!((&waiting["total"], &waiting["executions"][0]["status"]), (&json!(1), &json!("success")));
+    assert_eq!(
+        (&waiting["total"], &waiting["executions"][0]["status"]),
+        (&json!(1), &json!("success"))
+    );
 
     let evidence = json!({"result_url": "https://example.com/posts/7", "result_type": "post"});
     let response = user.patch(&format!("{run}/evidence"), &evidence).expect(200);
@@ -83,12 +86,16 @@ fn a_delivered_execution_is_verified_by_the_evidence_of_its_receiver() {
     let execution = &shown["executions"][0];
     assert_eq!(state(execution).as_deref(), Some("verification_failed"));
     assert_eq!(execution["evidence"], evidence);
-    let verdict =
-        json!({"valid": false, "reason": "the post is empty", "verified_at": "2026-01-05T01:00:00Z"});
-    assert_eq!((&execution["verdict"], &execution["id"]), (&verdict, &user.get(&run).expect(200)["id"]));
+    let verdict = json!({"valid": false, "reason": "the post is empty", "verified_at": "2026-01-05T01:00:00Z"});
+    assert_eq!(
+        (&execution["verdict"], &execution["id"]),
+        (&verdict, &user.get(&run).expect(200)["id"])
+    );
     user.delete(&format!("/v1/cues/{}", id(&cue)));
     user.post(&format!("{run}/verify"), &json!({})).expect_error(404, "execution_not_found");
-    for (method, what) in [("POST", "verify"), ("POST", "verification-pending"), ("PATCH", "evidence")] {
+    for (method, what) in
+        [("POST", "verify"), ("POST", "verification-pending"), ("PATCH", "evidence")]
+    {
         let response = server.client().call(method, &format!("{run}/{what}"), &[], b"{}").unwrap();
         response.expect_error(401, "invalid_api_key");
     }
@@ -97,8 +104,7 @@ fn a_delivered_execution_is_verified_by_the_evidence_of_its_receiver() {
 fn create(user: &Client, count: usize, receiver: &Receiver) {
     let schedule = json!({"type": "once", "at": "2026-01-05T01:00:00Z"});
     for number in 0..count {
-        let cue =
-            json!({"name": format!("{number}"), "schedule": schedule, "callback": {"url": receiver.url()}});
+        let cue = json!({"name": format!("{number}"), "schedule": schedule, "callback": {"url": receiver.url()}});
         user.create(&cue);
     }
 }

@@ -26,7 +26,9 @@ fn five() -> (Server, Client, Value) {
 fn the_executions_inside_a_cue_are_paged() {
     let (_server, user, cue) = five();
     let all = read_cue(&user, &cue);
-    let page = user.get(&format!("/v1/cues/{}?execution_limit=2&execution_offset=3", id(&cue))).expect(200);
+    let page = user
+        .get(&format!("/v1/cues/{}?execution_limit=2&execution_offset=3", id(&cue)))
+        .expect(200);
     assert_eq!(ids(&page), ids(&all)[3..]);
     assert_has(&page, json!({"execution_total": 5, "execution_limit": 2, "execution_offset": 3}));
     let behind = user.get(&format!("/v1/cues/{}?execution_offset=5", id(&cue))).expect(200);
@@ -39,7 +41,10 @@ fn a_cue_with_a_long_history_is_shown_like_any_other() {
     let before = read_cue(&user, &cue);
     server.sqlite().execute("UPDATE cues SET run_count = 1000000", []).unwrap();
     let after = read_cue(&user, &cue);
-    assert_eq!((&after["executions"], &after["run_count"]), (&before["executions"], &json!(1_000_000)));
+    assert_eq!(
+        (&after["executions"], &after["run_count"]),
+        (&before["executions"], &json!(1_000_000))
+    );
     user.get("/v1/cues/cue_000000000000").expect(404);
 }
 
@@ -57,7 +62,8 @@ fn lists_have_has_more() {
 #[test]
 fn executions_can_be_filtered_by_worker_and_several_statuses() {
     let (_server, user, cue) = five();
-    let total = |filter: &str| user.get(&format!("/v1/executions?{filter}")).expect(200)["total"].clone();
+    let total =
+        |filter: &str| user.get(&format!("/v1/executions?{filter}")).expect(200)["total"].clone();
     assert_eq!(total("worker_id=w"), 2);
     assert_eq!(total("worker_id=other"), 0);
     assert_eq!(total("status__in=success,failed"), 2);
@@ -87,7 +93,10 @@ fn a_page_of_very_large_outcomes_is_shorter_and_has_more() {
     assert!((10..13).contains(&shown), "{shown}");
     assert_eq!((&page["total"], &page["has_more"]), (&json!(30), &json!(true)));
     let shown_of_cue = user.get(&format!("/v1/cues/{}?execution_limit=100", id(&cue))).expect(200);
-    assert_eq!((ids(&shown_of_cue).len(), &shown_of_cue["execution_has_more"]), (shown, &json!(true)));
+    assert_eq!(
+        (ids(&shown_of_cue).len(), &shown_of_cue["execution_has_more"]),
+        (shown, &json!(true))
+    );
     let rest = user.get(&format!("/v1/executions?limit=100&offset={}", 30 - shown)).expect(200);
     assert_eq!((ids(&rest).len(), &rest["has_more"]), (shown, &json!(false)));
 }

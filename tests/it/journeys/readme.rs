@@ -54,7 +54,10 @@ fn the_quick_start_of_the_readme_delivers_its_payload() {
     let mut sink = Sink::start(&home, &[]);
     run_at(&home, &client.replace("127.0.0.1:9000", &sink.addr.to_string()));
     let line = sink.line();
-    assert!(line.contains("  POST /  ") && line.ends_with("  attempt 1  18 B  verified  → 200"), "{line}");
+    assert!(
+        line.contains("  POST /  ") && line.ends_with("  attempt 1  18 B  verified  → 200"),
+        "{line}"
+    );
     assert_eq!(sink.line(), r#"  {"hello": "world"}"#);
     let mut tail = LiveCommand::following(&home, &["tail", "--since", "1m"]);
     assert!(tail.line().contains("  hello  "), "{}", tail.stderr);
@@ -79,13 +82,17 @@ fn the_quick_start_of_the_readme_also_works_with_curl() {
         serde_json::Deserializer::from_str(&text).into_iter().map(Result::unwrap).collect();
     let [fired, cue] = &responses[..] else { panic!("{text}") };
     assert_eq!(fired["triggered_by"], "manual_fire");
-    assert_eq!((&cue["name"], &cue["executions"][0]["id"]), (&"hello".into(), &fired["execution_id"]));
+    assert_eq!(
+        (&cue["name"], &cue["executions"][0]["id"]),
+        (&"hello".into(), &fired["execution_id"])
+    );
 }
 
 #[test]
 fn a_clone_is_built_and_tested_by_two_commands() {
     let [commands] = &blocks(README, "# cued")[..] else { panic!("{README}") };
-    let commands: Vec<&str> = commands.lines().map(|line| line.split("    #").next().unwrap()).collect();
+    let commands: Vec<&str> =
+        commands.lines().map(|line| line.split("    #").next().unwrap()).collect();
     assert_eq!(commands, ["cargo run --release -- serve --dev --limits off", "cargo test"]);
     let needed = concat!("Rust ", env!("CARGO_PKG_RUST_VERSION"), " or later and a C compiler");
     assert!(README.contains(needed), "{needed}");
@@ -133,7 +140,8 @@ fn the_backup_chapter_of_the_readme_works() {
         commands.lines().partition(|line| line.starts_with("cued serve"));
     assert_eq!((serve.len(), others.len()), (1, 5), "{commands}");
     let said = run(&format!("cd {folder}\n{}", others.join("\n")));
-    for word in ["backed up cued.db to", "result      ok", "restored trial.db", "promoted trial.db"] {
+    for word in ["backed up cued.db to", "result      ok", "restored trial.db", "promoted trial.db"]
+    {
         assert!(said.contains(word), "{said}");
     }
 }

@@ -8,7 +8,9 @@ use std::time::Duration;
 use cued::store::db::counters;
 use rusqlite::Connection;
 
-use crate::journeys::{at, cron, due_instants, id, in_zone, instants_of, read_cue, webhook, worker};
+use crate::journeys::{
+    at, cron, due_instants, id, in_zone, instants_of, read_cue, webhook, worker,
+};
 use crate::support::*;
 
 #[test]
@@ -16,7 +18,10 @@ fn a_recurring_cue_runs_at_each_of_its_times_until_it_is_deleted() {
     let ((_server, user), receiver) =
         (Server::with_clock_and_user("2026-01-05T08:59:00Z"), Receiver::start());
     let cue = user.create(&webhook(&receiver, cron("0 9 * * 1-5")));
-    assert_has(&cue, json!({"status": "active", "run_count": 0, "next_run": "2026-01-05T09:00:00+00:00"}));
+    assert_has(
+        &cue,
+        json!({"status": "active", "run_count": 0, "next_run": "2026-01-05T09:00:00+00:00"}),
+    );
     let moved = user.advance("P7D");
     assert_eq!((&moved["fired"], &moved["delivered"]), (&json!(5), &json!(5)), "{moved}");
     assert_eq!(
@@ -24,7 +29,10 @@ fn a_recurring_cue_runs_at_each_of_its_times_until_it_is_deleted() {
         ["05", "06", "07", "08", "09"].map(|day| format!("2026-01-{day}T09:00:00Z"))
     );
     let seen = read_cue(&user, &cue);
-    assert_eq!((&seen["run_count"], &seen["last_run"]), (&json!(5), &json!("2026-01-09T09:00:00Z")));
+    assert_eq!(
+        (&seen["run_count"], &seen["last_run"]),
+        (&json!(5), &json!("2026-01-09T09:00:00Z"))
+    );
     assert_eq!(seen["next_run"], "2026-01-12T09:00:00+00:00");
     let newest = &seen["executions"][0];
     assert_has(newest, json!({"status": "success", "attempts": 1, "http_status": 200}));
@@ -72,7 +80,10 @@ fn runs_skipped_by_a_pause_are_not_missed() {
     let resumed = user.patch(&path, &json!({"status": "active"})).expect(200);
     assert_eq!(resumed["next_run"], "2026-01-05T01:20:00+00:00");
     user.advance("PT10M");
-    assert_eq!(due_instants(&receiver.deliveries()), ["2026-01-05T00:10:00Z", "2026-01-05T01:20:00Z"]);
+    assert_eq!(
+        due_instants(&receiver.deliveries()),
+        ["2026-01-05T00:10:00Z", "2026-01-05T01:20:00Z"]
+    );
     let missed = user.get(&format!("{path}/missed")).expect(200);
     assert_eq!((&missed["missed"], &missed["total"]), (&json!([]), &json!(0)));
     assert_eq!(read_cue(&user, &cue)["missed_count"], 0);
@@ -107,7 +118,10 @@ fn a_once_cue_completes_with_its_execution() {
     assert_eq!(read_cue(&user, &delivered)["status"], "completed");
     for (cue, success, status) in [(&done, true, "completed"), (&botched, false, "failed")] {
         let under_way = read_cue(&user, cue);
-        assert_eq!((&under_way["status"], &under_way["next_run"]), (&json!("active"), &Value::Null));
+        assert_eq!(
+            (&under_way["status"], &under_way["next_run"]),
+            (&json!("active"), &Value::Null)
+        );
         let execution = user.only_execution(id(cue));
         assert_eq!((&execution["status"], &execution["attempts"]), (&json!("pending"), &json!(0)));
         let path = format!("/v1/executions/{}", id(&execution));
@@ -123,7 +137,11 @@ fn a_once_cue_completes_with_its_execution() {
         assert_eq!(read_cue(&user, cue)["status"], status);
     }
     for (status, total) in [("active", 0), ("completed", 2), ("failed", 1)] {
-        assert_eq!(user.get(&format!("/v1/cues?status={status}")).expect(200)["total"], total, "{status}");
+        assert_eq!(
+            user.get(&format!("/v1/cues?status={status}")).expect(200)["total"],
+            total,
+            "{status}"
+        );
     }
 }
 
@@ -135,8 +153,11 @@ fn runs_missed_during_downtime_follow_the_catch_up_policy() {
         schedule["catch_up"] = json!(catch_up);
         user.create(&worker(schedule))
     };
-    let (latest, all, none) =
-        (create("*/5 * * * *", "latest"), create("*/5 * * * *", "all"), create("*/5 * * * *", "none"));
+    let (latest, all, none) = (
+        create("*/5 * * * *", "latest"),
+        create("*/5 * * * *", "all"),
+        create("*/5 * * * *", "none"),
+    );
     let minutes = create("* * * * *", "all");
     let once = user.create(&worker(at("2026-01-05T00:30:00Z")));
     user.settle();
@@ -193,12 +214,16 @@ fn a_schedule_can_be_previewed() {
         "transitions": [{"at": "2026-03-29T01:00:00Z", "from": "+01:00", "to": "+02:00"}],
         "per_month": 31,
     });
-    let preview = user.post("/v1/schedule/preview", &json!({"schedule": schedule, "limit": 3})).expect(200);
+    let preview =
+        user.post("/v1/schedule/preview", &json!({"schedule": schedule, "limit": 3})).expect(200);
     assert_eq!(preview, expected);
     let cue = user.create(&worker(schedule));
     let path = format!("/v1/cues/{}/upcoming?limit=3", id(&cue));
     assert_eq!(user.get(&path).expect(200), json!({ "upcoming": upcoming }));
-    assert_eq!(user.get(&format!("{path}&detail=false")).expect(200), json!({ "upcoming": upcoming }));
+    assert_eq!(
+        user.get(&format!("{path}&detail=false")).expect(200),
+        json!({ "upcoming": upcoming })
+    );
     assert_eq!(user.get(&format!("{path}&detail=true")).expect(200), expected);
 }
 
@@ -218,7 +243,11 @@ fn the_runs_of_another_date_can_be_previewed() {
     );
     assert_eq!(autumn["occurrences"][0]["note"], "fold: 02:30 comes twice, runs the first time");
     assert_eq!(autumn["transitions"][0]["at"], "2026-10-25T01:00:00Z");
-    assert_eq!(preview("2020-01-01T00:00:00")["upcoming"][0], "2020-01-01T01:30:00Z", "a past date");
+    assert_eq!(
+        preview("2020-01-01T00:00:00")["upcoming"][0],
+        "2020-01-01T01:30:00Z",
+        "a past date"
+    );
     let last = preview("9999-12-30T00:00:00Z");
     assert!(last["upcoming"].as_array().unwrap().len() <= 2, "{last}");
 
@@ -245,8 +274,10 @@ fn the_preview_of_a_once_schedule_says_what_a_clock_change_does_to_its_local_tim
     let (_server, user) = Server::with_clock_and_user("2026-03-28T12:00:00Z");
     let once = |at: &str| json!({"type": "once", "at": at, "timezone": "Europe/Berlin"});
     let skipped = "gap: 02:30 does not exist, runs at 03:00";
-    let (first, second) =
-        ("fold: 02:30 comes twice, runs the first time", "fold: 02:30 comes twice, runs the second time");
+    let (first, second) = (
+        "fold: 02:30 comes twice, runs the first time",
+        "fold: 02:30 comes twice, runs the second time",
+    );
     for (at, instant, previewed, stored) in [
         ("2026-03-29T02:30:00", "2026-03-29T01:00:00Z", json!(skipped), Value::Null),
         // The same instant, but nothing is skipped.
@@ -311,8 +342,9 @@ fn a_schedule_in_words_is_previewed_and_created_as_it_was_understood() {
         "gap: 02:30 does not exist, runs at 03:00"
     );
 
-    let refused =
-        |body: &Value| user.post("/v1/schedule/preview", body).expect_error(400, "invalid_schedule");
+    let refused = |body: &Value| {
+        user.post("/v1/schedule/preview", body).expect_error(400, "invalid_schedule")
+    };
     let error = refused(&json!({"text": "every fortnight"}))["error"].clone();
     assert_eq!((&error["field"], &error["span"]), (&json!("text"), &json!([6, 15])), "{error}");
     assert_eq!(refused(&json!({"text": "0 25 * * *"}))["error"]["field"], "hour");
@@ -321,10 +353,16 @@ fn a_schedule_in_words_is_previewed_and_created_as_it_was_understood() {
     let words = worker(json!({"type": "recurring", "cron": "every weekday at 9"}));
     let error = user.post("/v1/cues", &words).expect_error(400, "invalid_schedule");
     let message = error["error"]["message"].as_str().unwrap();
-    assert!(message.contains("/v1/schedule/preview") && message.contains("cued preview"), "{message}");
+    assert!(
+        message.contains("/v1/schedule/preview") && message.contains("cued preview"),
+        "{message}"
+    );
     let berlin = worker(json!({"type": "recurring", "cron": "0 9 * * *", "timezone": "Berlin"}));
     let error = user.post("/v1/cues", &berlin).expect_error(400, "invalid_timezone");
-    assert_eq!(error["error"]["message"], "`Berlin` is not a time zone; did you mean Europe/Berlin?");
+    assert_eq!(
+        error["error"]["message"],
+        "`Berlin` is not a time zone; did you mean Europe/Berlin?"
+    );
 }
 
 const START: i64 = 1_767_225_600; // 2026-01-01T00:00:00Z
@@ -346,7 +384,8 @@ fn every_due_instant_runs_once_or_is_missed_once() {
     let (mut server, mut user) = Server::with_user(&flags);
     let cues = ["latest", "all", "none"].map(|catch_up| {
         let schedule = json!({"type": "recurring", "cron": "*/5 * * * *", "catch_up": catch_up});
-        let cue = user.create(&json!({"name": catch_up, "transport": "worker", "schedule": schedule}));
+        let cue =
+            user.create(&json!({"name": catch_up, "transport": "worker", "schedule": schedule}));
         id(&cue).to_owned()
     });
     let mut now = START;
@@ -359,7 +398,12 @@ fn every_due_instant_runs_once_or_is_missed_once() {
             move_to(&user, now, target);
         } else {
             // The kill comes at a random point of the move, from its start to its usual duration.
-            kill_while_moving(&user, target, Duration::from_micros(random.below(150_000)), &mut server);
+            kill_while_moving(
+                &user,
+                target,
+                Duration::from_micros(random.below(150_000)),
+                &mut server,
+            );
         }
         server.kill();
         // From seconds to more than the hundred runs of a catch-up.
@@ -405,9 +449,11 @@ fn kill_while_moving(user: &Client, target: i64, patience: Duration, server: &mu
 
 /// Checks that every due instant of the cue from its creation to `end` occurs exactly once.
 fn account_for(file: &Connection, cue: &str, end: i64) {
-    let mut left: BTreeSet<i64> = (1..=(end - START) / STEP).map(|step| START + step * STEP).collect();
+    let mut left: BTreeSet<i64> =
+        (1..=(end - START) / STEP).map(|step| START + step * STEP).collect();
     let due = left.len();
-    let sql = "SELECT e.scheduled_for FROM executions e JOIN cues c ON c.key = e.cue_key WHERE c.id = ?1";
+    let sql =
+        "SELECT e.scheduled_for FROM executions e JOIN cues c ON c.key = e.cue_key WHERE c.id = ?1";
     let mut statement = file.prepare(sql).unwrap();
     let executed: Vec<i64> =
         statement.query_map([cue], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
@@ -418,10 +464,10 @@ fn account_for(file: &Connection, cue: &str, end: i64) {
             instant(scheduled_for / 1_000)
         );
     }
-    let sql =
-        "SELECT m.first, m.last, m.count FROM missed_runs m JOIN cues c ON c.key = m.cue_key WHERE c.id = ?1";
+    let sql = "SELECT m.first, m.last, m.count FROM missed_runs m JOIN cues c ON c.key = m.cue_key WHERE c.id = ?1";
     let mut statement = file.prepare(sql).unwrap();
-    let rows = statement.query_map([cue], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).unwrap();
+    let rows =
+        statement.query_map([cue], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).unwrap();
     for (first, last, count) in rows.map(Result::<(i64, i64, i64), _>::unwrap) {
         let gap: Vec<i64> = left.range(first / 1_000..=last / 1_000).copied().collect();
         let bounds = (gap.first().copied(), gap.last().copied());

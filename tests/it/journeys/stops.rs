@@ -19,7 +19,9 @@ fn a_graceful_stop_waits_for_the_running_delivery_and_leaves_one_file() {
     receiver.react(Reaction::Hang);
     let cue = user.create(&webhook(&receiver, at("2026-01-05T01:00:00Z")));
     let moving = user.clone();
-    let moved = thread::spawn(move || moving.try_post("/v1/test/clock", &json!({"advance": "PT1H"})).is_ok());
+    let moved = thread::spawn(move || {
+        moving.try_post("/v1/test/clock", &json!({"advance": "PT1H"})).is_ok()
+    });
     receiver.wait_hanging(1);
     server.terminate();
     until("the port is closed", || TcpStream::connect(server.addr()).err());
@@ -28,7 +30,10 @@ fn a_graceful_stop_waits_for_the_running_delivery_and_leaves_one_file() {
     assert_eq!(server.wait_for_exit(), Some(0), "{}", server.log());
     moved.join().unwrap();
     let wal = server.db().with_extension("db-wal");
-    assert!(fs::metadata(&wal).map_or(0, |it| it.len()) == 0, "the write-ahead log is back in the file");
+    assert!(
+        fs::metadata(&wal).map_or(0, |it| it.len()) == 0,
+        "the write-ahead log is back in the file"
+    );
 
     server.restart_at("2026-01-05T02:00:00Z");
     let user = user.at(server.addr());
@@ -41,12 +46,12 @@ fn a_graceful_stop_waits_for_the_running_delivery_and_leaves_one_file() {
 #[test]
 fn a_stop_does_not_wait_for_a_moving_test_clock() {
     let (mut server, user) = Server::with_clock_and_user(START);
-    let cue =
-        json!({"name": "w", "transport": "worker", "schedule": {"type": "recurring", "cron": "* * * * *"}});
+    let cue = json!({"name": "w", "transport": "worker", "schedule": {"type": "recurring", "cron": "* * * * *"}});
     let cue = user.create(&cue);
     let moving = user.clone();
     // Years of minutes, longer than any test waits.
-    let moved = thread::spawn(move || moving.try_post("/v1/test/clock", &json!({"advance": "P9Y"})));
+    let moved =
+        thread::spawn(move || moving.try_post("/v1/test/clock", &json!({"advance": "P9Y"})));
     until("the clock is moving", || (read_cue(&user, &cue)["run_count"] != json!(0)).then_some(()));
     assert_eq!(server.stop(), Some(0), "{}", server.log());
     assert_eq!(moved.join().unwrap().unwrap().status, 503);
@@ -58,8 +63,9 @@ fn a_delivery_interrupted_by_a_crash_is_repeated() {
     receiver.react(Reaction::Hang);
     let cue = user.create(&webhook(&receiver, at("2026-01-05T01:00:00Z")));
     let moving = user.clone();
-    let moved =
-        thread::spawn(move || moving.try_post("/v1/test/clock", &json!({"advance": "PT1H"})).is_err());
+    let moved = thread::spawn(move || {
+        moving.try_post("/v1/test/clock", &json!({"advance": "PT1H"})).is_err()
+    });
     receiver.wait_hanging(1);
     server.kill();
     assert!(moved.join().unwrap());
@@ -96,7 +102,12 @@ fn an_ephemeral_server_leaves_no_file_behind() {
     let dir = TempDir::new().unwrap();
     let mut command = cued(&["serve", "--ephemeral"]);
     let mut server = Process(
-        command.env("TMPDIR", dir.path()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap(),
+        command
+            .env("TMPDIR", dir.path())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap(),
     );
     let addr = read_addr(&mut BufReader::new(server.0.stdout.take().unwrap())).unwrap();
     Client::new(addr).register("someone@example.com");

@@ -187,7 +187,8 @@ fn a_move_writes_batches_of_cues_of_all_accounts_and_leaves_out_what_fails() {
     for (with_account, alerts) in [(false, 2_i64), (true, 600)] {
         let country = Country::at("2026-01-05T05:00:00Z");
         let file = country.copy_cue(600, with_account);
-        let fail = "CREATE TRIGGER fail BEFORE UPDATE OF next_run ON cues WHEN new.id = 'cue_000000000042'
+        let fail =
+            "CREATE TRIGGER fail BEFORE UPDATE OF next_run ON cues WHEN new.id = 'cue_000000000042'
                     BEGIN SELECT RAISE(ABORT, 'a fault'); END";
         file.execute_batch(fail).unwrap();
         country.decides("Europe/Athens");
@@ -199,7 +200,10 @@ fn a_move_writes_batches_of_cues_of_all_accounts_and_leaves_out_what_fails() {
         let moved_to = "2026-01-05T07:00:00Z".parse::<jiff::Timestamp>().unwrap().as_millisecond();
         assert_eq!(file.query_row(sql, [moved_to], read).unwrap(), [600, alerts, 600]);
         let log = country.server.log();
-        assert_eq!((log.matches("next runs moved").count(), log.matches("a fault").count()), (2, 1));
+        assert_eq!(
+            (log.matches("next runs moved").count(), log.matches("a fault").count()),
+            (2, 1)
+        );
     }
 }
 
@@ -220,7 +224,8 @@ fn a_move_that_was_cut_off_goes_on_behind_the_cues_that_it_has_moved() {
     file.execute(cut_off, params![old, new, id(&country.cue)]).unwrap();
     // As if this one had not moved yet.
     let not_moved = "2026-01-05T08:00:00Z".parse::<jiff::Timestamp>().unwrap().as_millisecond();
-    file.execute("UPDATE cues SET next_run = ?1 WHERE id = ?2", params![not_moved, id(&later)]).unwrap();
+    file.execute("UPDATE cues SET next_run = ?1 WHERE id = ?2", params![not_moved, id(&later)])
+        .unwrap();
     drop(file);
     country.server.restart_at("2026-01-05T07:33:00Z");
     country.user = country.user.at(country.server.addr());
@@ -265,7 +270,9 @@ fn a_cue_whose_rules_changed_before_the_server_had_stored_them_moves_at_the_next
 #[test]
 fn a_check_names_the_cues_that_the_data_of_the_system_moves() {
     let country = Country::at("2026-01-05T05:00:00Z");
-    for (line, zone) in [("*/15 * * * *", BERLIN), ("0 9 * * *", "America/New_York"), ("0 9 * * *", "UTC")] {
+    for (line, zone) in
+        [("*/15 * * * *", BERLIN), ("0 9 * * *", "America/New_York"), ("0 9 * * *", "UTC")]
+    {
         country.user.create(&worker(in_zone(line, zone)));
     }
     let db = country.server.db();
@@ -276,7 +283,8 @@ fn a_check_names_the_cues_that_the_data_of_the_system_moves() {
         String::from_utf8(output.stdout).unwrap()
     };
     let same = check(0);
-    let agrees = "result      0 of 3 time zones and 0 of 4 recurring cues differ in the coming year\n";
+    let agrees =
+        "result      0 of 3 time zones and 0 of 4 recurring cues differ in the coming year\n";
     assert!(same.ends_with(agrees), "{same}");
 
     country.decides("Europe/Athens");
@@ -287,7 +295,10 @@ fn a_check_names_the_cues_that_the_data_of_the_system_moves() {
     assert_eq!(lines[1], format!("system      2099z in {}", country.zones.path().display()));
     let differs = format!("differs     {} work (Europe/Berlin): next run ", id(&country.cue));
     assert!(lines[2].starts_with(&differs), "{text}");
-    assert_eq!(lines[3], "result      1 of 3 time zones and 1 of 4 recurring cues differ in the coming year");
+    assert_eq!(
+        lines[3],
+        "result      1 of 3 time zones and 1 of 4 recurring cues differ in the coming year"
+    );
     let whole = run(&["check", db.to_str().unwrap()]);
     assert!(
         whole.stdout.ends_with(b"result      ok\n"),

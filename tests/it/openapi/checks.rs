@@ -24,7 +24,8 @@ static ANY_ERROR: LazyLock<Value> = LazyLock::new(
     || json!({"allOf": [{"$ref": "#/components/schemas/Error"}], "unevaluatedProperties": false}),
 );
 
-static INVALID: LazyLock<Value> = LazyLock::new(|| json!({"$ref": "#/components/schemas/ValidationError"}));
+static INVALID: LazyLock<Value> =
+    LazyLock::new(|| json!({"$ref": "#/components/schemas/ValidationError"}));
 
 /// A request as it was sent: its head and the bytes after it.
 struct SentRequest<'a> {
@@ -118,7 +119,11 @@ fn unmatched_problems(response: &Response) -> Vec<String> {
     faults(&CLOSED, schema, &response.json())
 }
 
-fn problems(operation: &'static Operation, sent: &SentRequest<'_>, response: &Response) -> Vec<String> {
+fn problems(
+    operation: &'static Operation,
+    sent: &SentRequest<'_>,
+    response: &Response,
+) -> Vec<String> {
     let Some(described) = operation.response(response.status) else {
         return vec![format!("status {} is not documented", response.status)];
     };
@@ -136,7 +141,11 @@ fn problems(operation: &'static Operation, sent: &SentRequest<'_>, response: &Re
 
 pub fn body_problems(described: &'static Value, response: &Response) -> Vec<String> {
     let Some(content) = described["content"].as_object() else {
-        return if response.body.is_empty() { vec![] } else { vec!["a body is not documented".to_owned()] };
+        return if response.body.is_empty() {
+            vec![]
+        } else {
+            vec!["a body is not documented".to_owned()]
+        };
     };
     let kind = response.header("content-type").unwrap_or_default();
     let Some(described) = content.get(kind) else {
@@ -146,7 +155,9 @@ pub fn body_problems(described: &'static Value, response: &Response) -> Vec<Stri
     if !kind.starts_with("application/json") || response.header("content-encoding").is_some() {
         return Vec::new();
     }
-    let Ok(body) = serde_json::from_slice::<Value>(&response.body) else { return vec!["no JSON".to_owned()] };
+    let Ok(body) = serde_json::from_slice::<Value>(&response.body) else {
+        return vec!["no JSON".to_owned()];
+    };
     let mut found = faults(&CLOSED, &described["schema"], &body);
     if let Some(status) = body["error"]["status"].as_u64()
         && status != u64::from(response.status)
@@ -171,19 +182,25 @@ fn header_problems(described: &'static Value, response: &Response) -> Vec<String
         };
         let value = typed(&described["schema"], text);
         found.extend(
-            faults(&DOCUMENT, &described["schema"], &value).into_iter().map(|it| format!("{name}: {it}")),
+            faults(&DOCUMENT, &described["schema"], &value)
+                .into_iter()
+                .map(|it| format!("{name}: {it}")),
         );
     }
-    let is_known = |name: &str| documented.iter().any(|(known, _)| known.eq_ignore_ascii_case(name));
-    let unknown =
-        response.headers.iter().filter(|(name, _)| !ALWAYS.contains(&name.as_str()) && !is_known(name));
+    let is_known =
+        |name: &str| documented.iter().any(|(known, _)| known.eq_ignore_ascii_case(name));
+    let unknown = response
+        .headers
+        .iter()
+        .filter(|(name, _)| !ALWAYS.contains(&name.as_str()) && !is_known(name));
     found.extend(unknown.map(|(name, _)| format!("header {name} is not documented")));
     found
 }
 
 /// Every known parameter of an accepted request fits its schema.
 fn query_problems(operation: &'static Operation, query: &str) -> Vec<String> {
-    let pairs: Vec<(String, String)> = url::form_urlencoded::parse(query.as_bytes()).into_owned().collect();
+    let pairs: Vec<(String, String)> =
+        url::form_urlencoded::parse(query.as_bytes()).into_owned().collect();
     let of = |parameter: &'static Value| {
         let (name, schema) = (parameter["name"].as_str().unwrap(), &parameter["schema"]);
         let all: Vec<&String> =
@@ -207,7 +224,11 @@ fn request_problems(operation: &'static Operation, sent: &SentRequest<'_>) -> Ve
     }
     if sent.body.trim_ascii().is_empty() {
         let is_required = described["required"] == true;
-        return if is_required { vec!["a request without a body was accepted".to_owned()] } else { vec![] };
+        return if is_required {
+            vec!["a request without a body was accepted".to_owned()]
+        } else {
+            vec![]
+        };
     }
     let Ok(body) = serde_json::from_slice::<Value>(sent.body) else { return Vec::new() };
     let found = faults(&DOCUMENT, &content["schema"], &body);
@@ -261,7 +282,8 @@ mod tests {
         let heartbeat = json!({"acknowledged": true, "server_time": "2030-01-01T09:00:00Z"});
         let cues = json!({"cues": [], "total": 0, "limit": 20, "offset": 0, "has_more": false});
         let unknown = json!({"error": {"code": "cue_not_found", "message": "", "status": 403}});
-        let post = "POST /v1/worker/heartbeat HTTP/1.1\r\nContent-Length: 16\r\n\r\n{\"worker_id\":\"\"}";
+        let post =
+            "POST /v1/worker/heartbeat HTTP/1.1\r\nContent-Length: 16\r\n\r\n{\"worker_id\":\"\"}";
         let table = [
             (KEYS, 200, secret.clone(), ""),
             (KEYS, 200, json!({"webhook_secret": "whsec_1", "extra": 1}), "Unevaluated properties"),
@@ -275,7 +297,10 @@ mod tests {
             let sent = parse(sent.as_bytes()).unwrap();
             let operation = Operation::find(&sent.method, &sent.path).unwrap();
             let found = problems(operation, &sent, &response(status, &body)).join("\n");
-            assert!(found.contains(expected) && found.is_empty() == expected.is_empty(), "{body}: {found}");
+            assert!(
+                found.contains(expected) && found.is_empty() == expected.is_empty(),
+                "{body}: {found}"
+            );
         }
         let mut new = response(200, &json!({"webhook_secret": "whsec_1"}));
         new.headers.push(("x-new".to_owned(), "1".to_owned()));

@@ -18,7 +18,10 @@ fn each_code_has_a_section_with_its_status_in_alphabetical_order() {
         let (code, text) = section.split_once("\n\n").expect(section);
         let (_, rest) = text.split_once('`').expect(code);
         let (status, meaning) = rest.split_once("` ").expect(code);
-        assert!(text.starts_with('`') && meaning.len() > 40, "{code} has a status and says what to do");
+        assert!(
+            text.starts_with('`') && meaning.len() > 40,
+            "{code} has a status and says what to do"
+        );
         (code, status.parse().expect(code))
     });
     let mut expected = codes();
@@ -31,7 +34,8 @@ fn the_example_of_a_code_has_its_code_and_status() {
     for section in PAGE.split("\n## ").skip(1) {
         let code = section.lines().next().unwrap();
         for block in section.split("```json\n").skip(1) {
-            let example: Value = serde_json::from_str(block.split("```").next().unwrap()).expect(code);
+            let example: Value =
+                serde_json::from_str(block.split("```").next().unwrap()).expect(code);
             let (_, status) = *codes().iter().find(|(known, _)| *known == code).unwrap();
             assert_eq!(example["error"]["code"], code);
             assert_eq!(example["error"]["status"], status, "{code}");

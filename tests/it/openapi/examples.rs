@@ -47,7 +47,8 @@ enum Language {
     JavaScript,
 }
 
-const LANGUAGES: [Language; 4] = [Language::Curl, Language::Cued, Language::Python, Language::JavaScript];
+const LANGUAGES: [Language; 4] =
+    [Language::Curl, Language::Cued, Language::Python, Language::JavaScript];
 
 struct Example {
     operation: &'static Operation,
@@ -94,7 +95,8 @@ fn each_operation_has_an_example_in_each_language() {
     for operation in OPERATIONS.iter() {
         let found = examples.iter().filter(|example| example.operation.id == operation.id);
         let found: Vec<Language> = found.map(|example| example.language).collect();
-        let expected = if operation.json["tags"][0] == PAGES { &LANGUAGES[..1] } else { &LANGUAGES[..] };
+        let expected =
+            if operation.json["tags"][0] == PAGES { &LANGUAGES[..1] } else { &LANGUAGES[..] };
         assert_eq!(found, expected, "{}", operation.id);
     }
 }
@@ -218,7 +220,8 @@ impl World {
     }
 
     fn session(&self) -> String {
-        let (json, body) = ([("Content-Type", "application/json")], json!({"api_key": self.user.key()}));
+        let (json, body) =
+            ([("Content-Type", "application/json")], json!({"api_key": self.user.key()}));
         let begun = self.user.call("POST", "/v1/auth/session", &json, body.to_string().as_bytes());
         begun.unwrap().expect(201)["session"]["id"].as_str().unwrap().to_owned()
     }
@@ -238,7 +241,8 @@ impl World {
         let (_, token) = link["checkout_url"].as_str().unwrap().split_once("token=").unwrap();
         let form = [("Content-Type", "application/x-www-form-urlencoded")];
         let body = format!("token={token}");
-        let confirmed = self.user.call("POST", "/billing/checkout", &form, body.as_bytes()).unwrap();
+        let confirmed =
+            self.user.call("POST", "/billing/checkout", &form, body.as_bytes()).unwrap();
         assert_eq!(confirmed.status, 200);
         let requests = self.user.get("/v1/admin/billing").expect(200);
         let email = &user.get("/v1/auth/me").expect(200)["email"];
@@ -256,8 +260,11 @@ impl World {
     /// A command in a new folder, with the environment that the examples read.
     fn command(&self, program: &str) -> Command {
         // `cued` is that of this build, and `curl` prints the status after the body.
-        fs::write(self.home.path().join(".curlrc"), "silent\nwrite-out = \"\\nSTATUS %{http_code}\\n\"\n")
-            .unwrap();
+        fs::write(
+            self.home.path().join(".curlrc"),
+            "silent\nwrite-out = \"\\nSTATUS %{http_code}\\n\"\n",
+        )
+        .unwrap();
         let bin = Path::new(env!("CARGO_BIN_EXE_cued")).parent().unwrap();
         let home = ClientHome::signed_in(&self.server, &self.user);
         let mut command = Command::new(program);
@@ -376,7 +383,8 @@ fn run_examples(language: Language) {
     }
     fs::write(world.home.path().join(language.file()), script).unwrap();
     let output = world.command(language.program()).arg(language.file()).output().unwrap();
-    let (text, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let (text, errors) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     let mut wrong = Vec::new();
     for example in &all {
         let it = example.operation;
@@ -429,7 +437,8 @@ fn the_examples_of_the_stream_print_events() {
         let file = world.home.path().join(example.language.file());
         fs::write(&file, code).unwrap();
         let mut command = world.command(example.language.program());
-        let child = command.arg(&file).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let child =
+            command.arg(&file).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut live = LiveCommand::new(child);
         if example.language == Language::Cued {
             live.wait_for_note("/v1/events");

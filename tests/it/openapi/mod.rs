@@ -21,7 +21,9 @@ fn routes() -> impl Iterator<Item = &'static Route> {
 }
 
 fn operation(route: &Route) -> &'static Operation {
-    let is = |it: &&Operation| it.method.eq_ignore_ascii_case(route.method.as_str()) && it.path == route.path;
+    let is = |it: &&Operation| {
+        it.method.eq_ignore_ascii_case(route.method.as_str()) && it.path == route.path
+    };
     OPERATIONS
         .iter()
         .find(is)
@@ -34,8 +36,9 @@ fn the_document_describes_every_route_and_nothing_else() {
         operation(route);
     }
     for it in OPERATIONS.iter() {
-        let is =
-            |route: &&Route| it.method.eq_ignore_ascii_case(route.method.as_str()) && it.path == route.path;
+        let is = |route: &&Route| {
+            it.method.eq_ignore_ascii_case(route.method.as_str()) && it.path == route.path
+        };
         assert_eq!(routes().filter(is).count(), 1, "there is no route {} {}", it.method, it.path);
     }
 }
@@ -54,7 +57,11 @@ fn an_operation_has_the_access_the_body_limit_and_the_parameters_of_its_route() 
         assert_eq!(it.response(429).is_some(), !route.access.is_unmetered(), "{}", it.id);
         let limit = it.json["x-body-limit"].as_u64().unwrap_or(0);
         assert_eq!(limit, route.body_limit as u64, "{}", it.id);
-        assert!(route.body_limit > 0 || it.json["requestBody"].is_null(), "{} takes no body", it.id);
+        assert!(
+            route.body_limit > 0 || it.json["requestBody"].is_null(),
+            "{} takes no body",
+            it.id
+        );
         let parts = route.path.split('/');
         let in_path: BTreeSet<&str> =
             parts.filter_map(|part| part.strip_prefix('{')?.strip_suffix('}')).collect();
@@ -74,7 +81,10 @@ fn examples(value: &'static Value, found: &mut Vec<(&'static Value, &'static Val
     match value {
         Value::Object(fields) => {
             let is_data = |name: &str| matches!(name, "example" | "examples" | "schemas");
-            fields.iter().filter(|(name, _)| !is_data(name)).for_each(|(_, it)| examples(it, found));
+            fields
+                .iter()
+                .filter(|(name, _)| !is_data(name))
+                .for_each(|(_, it)| examples(it, found));
         }
         Value::Array(items) => items.iter().for_each(|item| examples(item, found)),
         _ => {}
@@ -105,7 +115,8 @@ fn an_operation_refuses_a_request_without_a_key_if_it_needs_one() {
         // Each from an address of its own: requests without a key share a window of 60.
         let address = format!("10.0.0.{}", number + 1);
         let headers = [("X-Forwarded-For", address.as_str())];
-        let response = client.call(&it.method.to_ascii_uppercase(), &path(it), &headers, b"").unwrap();
+        let response =
+            client.call(&it.method.to_ascii_uppercase(), &path(it), &headers, b"").unwrap();
         if it.json["security"] == json!([]) {
             assert!(![401, 405].contains(&response.status), "{}: {}", it.id, response.status);
             continue;
@@ -115,7 +126,12 @@ fn an_operation_refuses_a_request_without_a_key_if_it_needs_one() {
             response.expect_error(404, "not_found");
             continue;
         }
-        assert_eq!(response.expect_error(401, "invalid_api_key")["detail"], json!(null), "{}", it.id);
+        assert_eq!(
+            response.expect_error(401, "invalid_api_key")["detail"],
+            json!(null),
+            "{}",
+            it.id
+        );
         assert_eq!(response.header("www-authenticate"), Some("Bearer"), "{}", it.id);
     }
 }
@@ -194,7 +210,8 @@ impl Operation {
     /// The operation of a request; a literal path wins over one with parameters, as in the router.
     pub fn find(method: &str, path: &str) -> Option<&'static Self> {
         let method = if method == "HEAD" { "get".to_owned() } else { method.to_ascii_lowercase() };
-        let candidates = OPERATIONS.iter().filter(|it| it.method == method && matches(it.path, path));
+        let candidates =
+            OPERATIONS.iter().filter(|it| it.method == method && matches(it.path, path));
         candidates.min_by_key(|it| it.path.matches('{').count())
     }
 
@@ -213,7 +230,8 @@ impl Operation {
 }
 
 fn matches(pattern: &str, path: &str) -> bool {
-    let (pattern, path): (Vec<_>, Vec<_>) = (pattern.split('/').collect(), path.split('/').collect());
+    let (pattern, path): (Vec<_>, Vec<_>) =
+        (pattern.split('/').collect(), path.split('/').collect());
     let fits = |(expected, given): (&&str, &&str)| {
         if expected.starts_with('{') { !given.is_empty() } else { expected == given }
     };
@@ -223,7 +241,9 @@ fn matches(pattern: &str, path: &str) -> bool {
 /// Follows a `$ref` into `root`.
 pub fn resolved(root: &'static Value, value: &'static Value) -> &'static Value {
     match value["$ref"].as_str() {
-        Some(name) => root.pointer(name.trim_start_matches('#')).unwrap_or_else(|| panic!("no {name}")),
+        Some(name) => {
+            root.pointer(name.trim_start_matches('#')).unwrap_or_else(|| panic!("no {name}"))
+        }
         None => value,
     }
 }
@@ -246,8 +266,9 @@ fn validator(root: &'static Value, schema: &'static Value) -> Arc<Validator> {
             whole.as_object_mut().unwrap().remove("unevaluatedProperties");
         }
     }
-    let options =
-        jsonschema::options().with_draft(jsonschema::Draft::Draft202012).should_validate_formats(true);
+    let options = jsonschema::options()
+        .with_draft(jsonschema::Draft::Draft202012)
+        .should_validate_formats(true);
     let built = Arc::new(options.build(&whole).unwrap_or_else(|error| panic!("{schema}: {error}")));
     VALIDATORS.lock().unwrap().insert(key, Arc::clone(&built));
     built
@@ -259,14 +280,18 @@ pub fn faults(root: &'static Value, schema: &'static Value, value: &Value) -> Ve
     if validator.is_valid(value) {
         return Vec::new();
     }
-    let fault = |error: jsonschema::ValidationError<'_>| format!("{} at {:?}", error, error.instance_path());
+    let fault = |error: jsonschema::ValidationError<'_>| {
+        format!("{} at {:?}", error, error.instance_path())
+    };
     validator.iter_errors(value).map(fault).collect()
 }
 
 /// The names of the components that other schemas extend by `allOf`.
 fn bases(value: &Value, found: &mut BTreeSet<String>) {
     for branch in value["allOf"].as_array().into_iter().flatten() {
-        found.extend(branch["$ref"].as_str().and_then(|name| name.rsplit('/').next()).map(str::to_owned));
+        found.extend(
+            branch["$ref"].as_str().and_then(|name| name.rsplit('/').next()).map(str::to_owned),
+        );
     }
     match value {
         Value::Object(fields) => fields.values().for_each(|field| bases(field, found)),
@@ -294,8 +319,11 @@ fn closed(document: &Value) -> Value {
 }
 
 fn close_response(response: &mut Value) {
-    for content in
-        response.get_mut("content").and_then(Value::as_object_mut).into_iter().flat_map(Map::values_mut)
+    for content in response
+        .get_mut("content")
+        .and_then(Value::as_object_mut)
+        .into_iter()
+        .flat_map(Map::values_mut)
     {
         close(&mut content["schema"], false);
     }
@@ -312,7 +340,9 @@ fn close(schema: &mut Value, is_part: bool) {
                 properties.values_mut().for_each(|it| close(it, false))
             }
             ("items" | "additionalProperties", below) => close(below, false),
-            ("anyOf" | "oneOf", Value::Array(choices)) => choices.iter_mut().for_each(|it| close(it, false)),
+            ("anyOf" | "oneOf", Value::Array(choices)) => {
+                choices.iter_mut().for_each(|it| close(it, false))
+            }
             ("allOf", Value::Array(parts)) => parts.iter_mut().for_each(|it| close(it, true)),
             _ => {}
         }

@@ -114,8 +114,10 @@ fn a_name_beyond_ascii_is_stored_shown_and_called_in_its_ascii_form() {
     assert_eq!(receiver.deliveries()[0].header("host"), Some(format!("localhost:{port}").as_str()));
 
     let path = format!("/v1/cues/{}", id(&cue));
-    let changed = user.patch(&path, &json!({"callback": {"url": "http://faß.example/"}})).expect(200);
+    let changed =
+        user.patch(&path, &json!({"callback": {"url": "http://faß.example/"}})).expect(200);
     assert_eq!(changed["callback"]["url"], "http://xn--fa-hia.example/");
-    let me = user.patch("/v1/auth/me", &json!({"alert_webhook_url": "http://例え.テスト/"})).expect(200);
+    let me =
+        user.patch("/v1/auth/me", &json!({"alert_webhook_url": "http://例え.テスト/"})).expect(200);
     assert_eq!(me["alert_webhook_url"], "http://xn--r8jz45g.xn--zckzah/");
 }

@@ -58,7 +58,8 @@ fn sixty_four_levels_are_read_and_one_more_is_not() {
         let text = format!("{}{number}{}", "[".repeat(MAX_DEPTH), "]".repeat(MAX_DEPTH));
         assert_eq!(read(text.as_bytes()).unwrap().as_str(), text);
     }
-    let private = format!("{}{{\"{PRIVATE_KEY}\":\"1\"}}{}", "[".repeat(MAX_DEPTH), "]".repeat(MAX_DEPTH));
+    let private =
+        format!("{}{{\"{PRIVATE_KEY}\":\"1\"}}{}", "[".repeat(MAX_DEPTH), "]".repeat(MAX_DEPTH));
     assert!(read(private.as_bytes()).is_err());
 }
 
@@ -140,7 +141,8 @@ fn entries_and_items_are_those_of_the_tree() {
     for _ in 0..20_000 {
         let text = read(random_document(&mut random, 3).as_bytes()).unwrap();
         let tree = text.get().to_value();
-        let items = text.get().items().map(|items| items.map(|item| item.to_value()).collect::<Vec<_>>());
+        let items =
+            text.get().items().map(|items| items.map(|item| item.to_value()).collect::<Vec<_>>());
         assert_eq!(items.as_ref(), tree.as_array(), "of {text:?}");
         let (object, fields) = (JsonObject::from_text(text.get()), tree.as_object());
         assert_eq!(object.is_some(), fields.is_some());
@@ -168,7 +170,8 @@ fn is_escaped(char: char) -> bool {
 fn merged_objects_have_the_entries_of_both_and_the_values_of_the_second() {
     let mut random = Random::new(5);
     for _ in 0..20_000 {
-        let [own, over] = [(), ()].map(|()| read(random_document(&mut random, 2).as_bytes()).unwrap());
+        let [own, over] =
+            [(), ()].map(|()| read(random_document(&mut random, 2).as_bytes()).unwrap());
         let expected = match (own.get().to_value(), over.get().to_value()) {
             (Value::Object(own), Value::Object(over)) => {
                 Value::Object(own.into_iter().chain(over).collect::<Map<_, _>>())
@@ -191,8 +194,15 @@ fn text_that_read_did_not_write_is_refused_or_looked_through_without_a_panic() {
         let stored = JsonText::stored(text);
         assert_eq!(serde_json::to_string(&stored).is_ok(), valid, "{stored:?}");
         let object = JsonObject::from_text(stored.get());
-        drop(object.map(|object| (object.get("a").map(|value| value.to_value()), object.keys().count())));
-        drop((stored.get().to_value(), cued::domain::webhook::canonical_json::canonical(stored.get())));
+        drop(
+            object.map(|object| {
+                (object.get("a").map(|value| value.to_value()), object.keys().count())
+            }),
+        );
+        drop((
+            stored.get().to_value(),
+            cued::domain::webhook::canonical_json::canonical(stored.get()),
+        ));
         drop(merged(stored.get(), JsonText::stored("{\"b\":1}".to_owned()).get()));
     }
 }
@@ -259,7 +269,8 @@ fn the_table_matches_python() {
 #[test]
 fn doubles_at_every_edge_match_python() {
     let powers_of_two = (0..2046_u64).map(|exponent| exponent << 52);
-    let powers_of_ten = (-323..309).map(|exponent| format!("1e{exponent}").parse::<f64>().unwrap().to_bits());
+    let powers_of_ten =
+        (-323..309).map(|exponent| format!("1e{exponent}").parse::<f64>().unwrap().to_bits());
     let subnormals = (0..51).map(|shift| 1_u64 << shift);
     // From 1e15 on, eighths are doubles, and some lie halfway between their two shortest texts.
     let ties = (0..2000).map(|step| (1e15 + f64::from(step) / 8.0).to_bits());

@@ -72,7 +72,8 @@ impl Simulation {
             let account = &mut self.model.accounts[user];
             account.most_active = account.most_active.min(active);
         }
-        self.busy = self.model.runs.values().filter(|run| !run.is_over()).map(|run| run.cue).collect();
+        self.busy =
+            self.model.runs.values().filter(|run| !run.is_over()).map(|run| run.cue).collect();
         Ok(())
     }
 
@@ -92,7 +93,8 @@ impl Simulation {
             let wrong = if is_full { counters::discrepancies(&snapshot)? } else { Vec::new() };
             Ok((state, wrong))
         };
-        let (state, wrong) = read().map_err(|error: Error| format!("the file cannot be read: {error}"))?;
+        let (state, wrong) =
+            read().map_err(|error: Error| format!("the file cannot be read: {error}"))?;
         ensure!(wrong.is_empty(), "a counter is wrong: {wrong:?}");
         Ok(state)
     }
@@ -123,19 +125,33 @@ impl Simulation {
                         true
                     }
                 });
-                ensure!(is_due, "cue {cue} ran for {}, which is not due or has run", Model::timestamp(at));
+                ensure!(
+                    is_due,
+                    "cue {cue} ran for {}, which is not due or has run",
+                    Model::timestamp(at)
+                );
                 model.cues[cue].run_count += 1;
                 model.cues[cue].payload.clone()
             } else {
-                let is_this = |it: &RunRequest| (it.cue, it.trigger, it.at) == (cue, row.run.trigger, at);
+                let is_this =
+                    |it: &RunRequest| (it.cue, it.trigger, it.at) == (cue, row.run.trigger, at);
                 let place = model.requested.iter().position(is_this);
-                ensure!(place.is_some(), "cue {cue} ran for a {} that was not requested", row.run.trigger);
+                ensure!(
+                    place.is_some(),
+                    "cue {cue} ran for a {} that was not requested",
+                    row.run.trigger
+                );
                 model.requested.swap_remove(place.unwrap()).payload
             };
             let (user, now) = (model.cues[cue].user, Model::timestamp(model.now));
             let is_allowed = model.quota(user).try_use(now);
             let is_failed = row.error.as_deref() == Some(LIMIT_EXCEEDED);
-            ensure!(is_allowed != is_failed, "the quota of account {user}: run {} is {:?}", row.key, row.run);
+            ensure!(
+                is_allowed != is_failed,
+                "the quota of account {user}: run {} is {:?}",
+                row.key,
+                row.run
+            );
             let (status, queue) = match is_allowed {
                 false => ("failed", Queue::None),
                 true if at > model.now => ("pending", Queue::Waiting(at)),
@@ -149,13 +165,24 @@ impl Simulation {
             }
             let (worker, lease) = (None, None);
             let (attempts, kept, since) = (0, BTreeMap::new(), model.now);
-            let run =
-                Run { cue, status, queue, attempts, kept, worker, lease, since, payload, ..row.run.clone() };
+            let run = Run {
+                cue,
+                status,
+                queue,
+                attempts,
+                kept,
+                worker,
+                lease,
+                since,
+                payload,
+                ..row.run.clone()
+            };
             model.runs.insert(row.key, run);
             if !is_allowed {
                 model.end_once(cue, at, false);
                 // Which runs it has not held up depends on the quota.
-                let settlement = settlements.get_mut(&cue).filter(|_| model.cues[cue].policies.has_overlap());
+                let settlement =
+                    settlements.get_mut(&cue).filter(|_| model.cues[cue].policies.has_overlap());
                 settlement.map(|it| it.runs.take());
             }
             self.busy.insert(cue);
@@ -183,7 +210,10 @@ impl Simulation {
                 Model::timestamp(row.last)
             );
             let is_held_up = self.busy.contains(&cue) && model.cues[cue].policies.has_overlap();
-            ensure!(!row.is_overlap || is_held_up, "cue {cue} skips runs, and nothing holds them up");
+            ensure!(
+                !row.is_overlap || is_held_up,
+                "cue {cue} skips runs, and nothing holds them up"
+            );
             missed.iter().for_each(|at| {
                 due.due.remove(at);
             });
@@ -197,7 +227,9 @@ impl Simulation {
     fn check_runs(&self, state: &State, is_full: bool) -> Checked {
         let mut unfinished = 0;
         for row in &state.runs {
-            let Some(run) = self.model.runs.get(&row.key).filter(|it| it.id == row.run.id) else { continue };
+            let Some(run) = self.model.runs.get(&row.key).filter(|it| it.id == row.run.id) else {
+                continue;
+            };
             unfinished += usize::from(!row.run.is_over());
             let parts = |run: &Run| {
                 (
@@ -211,15 +243,31 @@ impl Simulation {
                     run.lease,
                 )
             };
-            ensure!(parts(run) == parts(&row.run), "run {} is {:?}, expected {run:?}", row.key, row.run);
+            ensure!(
+                parts(run) == parts(&row.run),
+                "run {} is {:?}, expected {run:?}",
+                row.key,
+                row.run
+            );
             let is_same = run.outcome_state() == row.outcome_state.as_deref()
                 && self.model.outcome_due(run) == row.outcome_due;
-            ensure!(is_same, "the outcome of run {} is {:?}, expected {run:?}", row.key, row.outcome_state);
+            ensure!(
+                is_same,
+                "the outcome of run {} is {:?}, expected {run:?}",
+                row.key,
+                row.outcome_state
+            );
         }
         let all = self.model.runs.values().filter(|run| is_full || !run.is_over()).count();
-        let found =
-            if is_full { state.runs.iter().filter(|row| self.is_known(row)).count() } else { unfinished };
-        ensure!(found == all, "{found} runs are in the file and {all} are expected (all: {is_full})");
+        let found = if is_full {
+            state.runs.iter().filter(|row| self.is_known(row)).count()
+        } else {
+            unfinished
+        };
+        ensure!(
+            found == all,
+            "{found} runs are in the file and {all} are expected (all: {is_full})"
+        );
         Ok(())
     }
 
@@ -231,10 +279,19 @@ impl Simulation {
         let cues = self.model.cues.iter().filter(|cue| !cue.is_deleted);
         ensure!(cues.clone().count() == state.cues.len(), "there are {} cues", state.cues.len());
         for cue in cues {
-            let expected =
-                (cue.status.to_owned(), cue.next_run, cue.run_count, cue.missed_count, cue.name.clone());
+            let expected = (
+                cue.status.to_owned(),
+                cue.next_run,
+                cue.run_count,
+                cue.missed_count,
+                cue.name.clone(),
+            );
             let found = state.cues.get(&cue.key);
-            ensure!(found == Some(&expected), "cue {} is {found:?}, expected {expected:?}", cue.key);
+            ensure!(
+                found == Some(&expected),
+                "cue {} is {found:?}, expected {expected:?}",
+                cue.key
+            );
         }
         Ok(())
     }
@@ -255,7 +312,10 @@ impl Simulation {
         }
         let count = |counts: &dyn Fn(&Run, bool) -> bool| {
             let runs = self.model.runs.values();
-            i64::try_from(runs.filter(|run| counts(run, self.model.cues[run.cue].is_worker)).count()).unwrap()
+            i64::try_from(
+                runs.filter(|run| counts(run, self.model.cues[run.cue].is_worker)).count(),
+            )
+            .unwrap()
         };
         let expected = [
             ("send", count(&|run, is_worker| run.queue == Queue::Ready && !is_worker)),
@@ -275,7 +335,8 @@ impl Simulation {
 
 impl Settlement {
     fn check(mut self, cue: usize) -> Checked {
-        let lost: Vec<String> = self.due.iter().map(|at| Model::timestamp(*at).to_string()).collect();
+        let lost: Vec<String> =
+            self.due.iter().map(|at| Model::timestamp(*at).to_string()).collect();
         ensure!(
             lost.is_empty(),
             "cue {cue}: {} due instants are lost: {:?}",
@@ -305,12 +366,14 @@ impl State {
                 key: row.get(5)?,
             })
         })?;
-        let mut cues =
-            file.prepare_cached("SELECT key, status, next_run, run_count, missed_count, name FROM cues")?;
+        let mut cues = file.prepare_cached(
+            "SELECT key, status, next_run, run_count, missed_count, name FROM cues",
+        )?;
         let cues = cues.query_map([], |row| {
             Ok((row.get(0)?, (row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?, row.get(5)?)))
         })?;
-        let mut used = file.prepare_cached("SELECT user_key, month, executions FROM monthly_usage")?;
+        let mut used =
+            file.prepare_cached("SELECT user_key, month, executions FROM monthly_usage")?;
         let used = used.query_map([], |row| Ok(((row.get(0)?, row.get(1)?), row.get(2)?)))?;
         let mut active = file.prepare_cached("SELECT key, active_cues FROM users")?;
         let active = active.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
@@ -333,7 +396,8 @@ impl State {
 
 /// The kept attempts of a run, from a list like `1 cut,1 retrying`.
 fn kept(text: Option<&str>) -> BTreeMap<(u32, bool), &'static str> {
-    let words = text.into_iter().flat_map(|text| text.split(',')).map(|word| word.split_once(' ').unwrap());
+    let words =
+        text.into_iter().flat_map(|text| text.split(',')).map(|word| word.split_once(' ').unwrap());
     let results = ["retrying", "claim_lost", "cut"];
     let result = |word: &str| results[results.iter().position(|it| *it == word).unwrap()];
     words.map(|(number, word)| ((number.parse().unwrap(), word == "cut"), result(word))).collect()

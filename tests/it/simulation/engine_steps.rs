@@ -16,7 +16,9 @@ use cued::store::outbox::Notification;
 use serde_json::{Value, json};
 
 use crate::simulation::machine::{Machine, STORAGE_MB};
-use crate::simulation::model::{Checked, Cue, MINUTE, Model, Outcome, Queue, Rule, Run, SECOND, ensure};
+use crate::simulation::model::{
+    Checked, Cue, MINUTE, Model, Outcome, Queue, Rule, Run, SECOND, ensure,
+};
 use crate::simulation::receivers::{FIRST_SLOW, InFlight, Next, end_unsent};
 use crate::simulation::runner::{Expected, Simulation};
 use crate::simulation::steps::Action;
@@ -122,7 +124,11 @@ impl Simulation {
         loop {
             let posts = self.insist(|machine| {
                 let app = machine.app().clone();
-                machine.engine().notifications.run_once(&app, take(&mut finished), DispatcherMode::Running)
+                machine.engine().notifications.run_once(
+                    &app,
+                    take(&mut finished),
+                    DispatcherMode::Running,
+                )
             })?;
             if posts.is_empty() {
                 return Ok(());
@@ -162,8 +168,10 @@ impl Simulation {
             for delivery in claimed {
                 let AttemptRef { key, attempt, destination, .. } = delivery.attempt_ref;
                 let store = &self.machine.app().store;
-                let loaded = store.read_blocking(|read| delivery_queue::load_request(read, delivery));
-                let loaded = loaded.map_err(|error| format!("run {key} cannot be read: {error}"))?;
+                let loaded =
+                    store.read_blocking(|read| delivery_queue::load_request(read, delivery));
+                let loaded =
+                    loaded.map_err(|error| format!("run {key} cannot be read: {error}"))?;
                 // The end of an attempt or of a maximum age may fire a cue or start a run that waits for it, and the same
                 // write may claim it.
                 if self.model.runs.get(&key).is_none_or(|run| run.queue != Queue::Ready) {
@@ -184,7 +192,11 @@ impl Simulation {
                 let run = self.model.runs.get_mut(&key).unwrap();
                 let cue = &self.model.cues[cue];
                 run.attempts += 1;
-                ensure!(run.attempts <= cue.max_attempts, "run {key} is attempted {} times", run.attempts);
+                ensure!(
+                    run.attempts <= cue.max_attempts,
+                    "run {key} is attempted {} times",
+                    run.attempts
+                );
                 ensure!(attempt == run.attempts, "run {key} counts its attempts wrongly");
                 (run.status, run.queue) = ("delivering", Queue::None);
                 let secret = &self.model.accounts[cue.user].secret;
@@ -207,15 +219,25 @@ impl Simulation {
     fn check_victims(&mut self, mode: DispatcherMode) -> Checked {
         let left = self.ready_to_send();
         let is_victim = |cue: &Cue| {
-            !self.model.accounts[cue.user].is_slow && !self.model.waits_for_turn(cue, &self.machine.in_flight)
+            !self.model.accounts[cue.user].is_slow
+                && !self.model.waits_for_turn(cue, &self.machine.in_flight)
         };
         let victim = left.iter().find(|key| is_victim(self.model.cue_of(**key)));
         let is_claiming = mode == DispatcherMode::Running;
-        ensure!(!is_claiming || victim.is_none(), "run {victim:?} waits for receivers of another account");
+        ensure!(
+            !is_claiming || victim.is_none(),
+            "run {victim:?} waits for receivers of another account"
+        );
         let unfinished = self.machine.engine().dispatcher.unfinished();
         let in_flight = self.machine.in_flight.len();
-        ensure!(unfinished == in_flight, "{unfinished} deliveries are unfinished, {in_flight} are under way");
-        ensure!(self.machine.in_flight.iter().all(|it| it.receiver >= FIRST_SLOW), "an answer is not taken");
+        ensure!(
+            unfinished == in_flight,
+            "{unfinished} deliveries are unfinished, {in_flight} are under way"
+        );
+        ensure!(
+            self.machine.in_flight.iter().all(|it| it.receiver >= FIRST_SLOW),
+            "an answer is not taken"
+        );
         Ok(())
     }
 
@@ -224,8 +246,9 @@ impl Simulation {
     }
 
     fn ready_to_send(&self) -> Vec<i64> {
-        let ready =
-            |key: &i64| self.model.runs[key].queue == Queue::Ready && !self.model.cue_of(*key).is_worker;
+        let ready = |key: &i64| {
+            self.model.runs[key].queue == Queue::Ready && !self.model.cue_of(*key).is_worker
+        };
         self.model.runs.keys().copied().filter(ready).collect()
     }
 
@@ -236,7 +259,8 @@ impl Simulation {
         let ended: Vec<InFlight> = ended;
         let mut finished = Vec::new();
         for it in ended {
-            let (key, id, attempt, has_deadline) = (it.key, it.id.clone(), it.attempt, it.has_deadline);
+            let (key, id, attempt, has_deadline) =
+                (it.key, it.id.clone(), it.attempt, it.has_deadline);
             let (end, next) = it.end(self.model.now)?;
             self.unrecorded.push(Unrecorded { key, id, attempt, next, has_deadline });
             finished.push(end);
@@ -268,9 +292,12 @@ impl Simulation {
                 // A report that came during the delivery counts.
                 self.model.change(key, |run| run.outcome = run.outcome.take().or(Some(outcome)));
             }
-            let (now, has_deadline) =
-                (self.model.now, has_deadline && self.model.cue_of(key).policies.deadline.is_some());
-            let waits = |run: &Run| has_deadline && run.status == "success" && run.outcome.is_none();
+            let (now, has_deadline) = (
+                self.model.now,
+                has_deadline && self.model.cue_of(key).policies.deadline.is_some(),
+            );
+            let waits =
+                |run: &Run| has_deadline && run.status == "success" && run.outcome.is_none();
             self.model.change(key, |run| run.delivered = waits(run).then_some(now));
         }
     }
@@ -328,7 +355,10 @@ impl Simulation {
     pub fn check_storage(&self) -> Checked {
         for user in 0..self.model.accounts.len() {
             let stored = self.stored_bytes(user)?;
-            ensure!((0..=STORAGE_MB << 20).contains(&stored), "account {user} stores {stored} bytes");
+            ensure!(
+                (0..=STORAGE_MB << 20).contains(&stored),
+                "account {user} stores {stored} bytes"
+            );
         }
         Ok(())
     }
@@ -336,8 +366,8 @@ impl Simulation {
     fn stored_bytes(&self, user: usize) -> Checked<i64> {
         let sql = "SELECT stored_bytes FROM users WHERE key = ?1";
         let stored = self.machine.file().prepare_cached(sql);
-        let stored =
-            stored.and_then(|mut it| it.query_row([self.model.accounts[user].key], |row| row.get(0)));
+        let stored = stored
+            .and_then(|mut it| it.query_row([self.model.accounts[user].key], |row| row.get(0)));
         stored.map_err(|error| error.to_string())
     }
 
@@ -345,7 +375,8 @@ impl Simulation {
     /// is due runs first.
     pub fn change_plan(&mut self) -> Checked {
         let (user, now) = (self.user(), self.model.now);
-        let may_end = |cue: usize| self.model.cues[cue].user == user && self.model.may_end_first(cue);
+        let may_end =
+            |cue: usize| self.model.cues[cue].user == user && self.model.may_end_first(cue);
         if (0..self.model.cues.len()).any(may_end) {
             return Ok(());
         }
@@ -370,7 +401,8 @@ impl Simulation {
         let above = active.iter().skip(self.model.cue_limit(user));
         let is_due = |it: &&usize| {
             let cue = &self.model.cues[**it];
-            matches!(cue.rule, Rule::Once(_)) && cue.next_run.is_some_and(|next_run| next_run <= now)
+            matches!(cue.rule, Rule::Once(_))
+                && cue.next_run.is_some_and(|next_run| next_run <= now)
         };
         let pausing: Vec<usize> = above.filter(|it| !is_due(it)).copied().collect();
         ensure!(paused == pausing.len(), "{paused} cues are paused, expected {pausing:?}");
@@ -437,7 +469,8 @@ impl Simulation {
         let mut codes = Vec::new();
         for cue in &cues {
             let it = &self.model.cues[*cue];
-            let (is_active, has_ended) = (it.status == "active", matches!(it.status, "completed" | "failed"));
+            let (is_active, has_ended) =
+                (it.status == "active", matches!(it.status, "completed" | "failed"));
             codes.push(match pauses {
                 _ if it.is_deleted => Some("cue_not_found"),
                 true if has_ended => Some("invalid_state"),

@@ -61,15 +61,19 @@ pub struct EngineParts {
 
 impl Machine {
     pub fn start(model: &Model) -> Self {
-        let folder =
-            if Path::new(MEMORY).is_dir() { tempfile::tempdir_in(MEMORY) } else { tempfile::tempdir() };
+        let folder = if Path::new(MEMORY).is_dir() {
+            tempfile::tempdir_in(MEMORY)
+        } else {
+            tempfile::tempdir()
+        };
         let folder = folder.unwrap();
         let limits = |cues: usize| {
             json!({
                 "cues": cues, "executions": model.monthly_limit, "requests_per_minute": null, "storage_mb": STORAGE_MB,
             })
         };
-        let plans = json!({"free": limits(model.cue_limit), "pro": limits(model.cue_limit + MORE_ON_PRO)});
+        let plans =
+            json!({"free": limits(model.cue_limit), "pro": limits(model.cue_limit + MORE_ON_PRO)});
         let config = Config {
             registration: Some(RegistrationPolicy::Open),
             plans: Plans::from_json(&plans.to_string()).unwrap().trusting_unconfirmed(true),

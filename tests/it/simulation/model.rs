@@ -196,7 +196,10 @@ impl Model {
     }
 
     pub fn active_cues(&self, user: usize) -> usize {
-        self.cues.iter().filter(|cue| cue.user == user && !cue.is_deleted && cue.status == "active").count()
+        self.cues
+            .iter()
+            .filter(|cue| cue.user == user && !cue.is_deleted && cue.status == "active")
+            .count()
     }
 
     /// The active cues that the plan of the account allows.
@@ -277,7 +280,8 @@ impl Model {
         let cue = &self.cues[cue];
         let due = cue.rule.instants(cue.next_run.unwrap_or(self.now), self.now);
         let Rule::Every { .. } = cue.rule else { return due };
-        let (before, after): (Vec<Ms>, Vec<Ms>) = due.into_iter().partition(|at| *at <= self.outage_until);
+        let (before, after): (Vec<Ms>, Vec<Ms>) =
+            due.into_iter().partition(|at| *at <= self.outage_until);
         let kept = match cue.catch_up {
             "latest" => 1,
             "all" => MAX_CATCH_UP,
@@ -335,7 +339,8 @@ impl Model {
                 if is_last {
                     (run.status, run.queue) = ("failed", Queue::None);
                 } else {
-                    (run.status, run.queue, run.worker, run.since) = ("pending", Queue::Ready, None, now);
+                    (run.status, run.queue, run.worker, run.since) =
+                        ("pending", Queue::Ready, None, now);
                 }
             });
             match is_last {
@@ -399,7 +404,9 @@ impl Model {
 
     /// Webhook deliveries that a stop cut off are made again.
     pub fn requeue(&mut self) {
-        for run in self.runs.values_mut().filter(|run| run.status == "delivering" && run.lease.is_none()) {
+        for run in
+            self.runs.values_mut().filter(|run| run.status == "delivering" && run.lease.is_none())
+        {
             run.kept.insert((run.attempts, true), "cut");
             run.attempts -= 1;
             run.status = if run.attempts > 0 { "retrying" } else { "pending" };
@@ -429,7 +436,8 @@ impl FinishedRuns {
     /// To be called when a cue is about to be deleted.
     pub fn delete_cue(&mut self, model: &Model, cue: usize) {
         let unfinished = model.runs.values().filter(|run| run.cue == cue && !run.is_over()).count();
-        *self.uncertain.entry(model.cues[cue].user).or_default() += i64::try_from(unfinished).unwrap();
+        *self.uncertain.entry(model.cues[cue].user).or_default() +=
+            i64::try_from(unfinished).unwrap();
     }
 
     fn add(&mut self, model: &Model) {

@@ -6,7 +6,9 @@ use cued::domain::webhook::flow;
 use serde_json::{Value, json};
 
 use crate::simulation::check::RunRow;
-use crate::simulation::model::{Checked, Cue, HOUR, MINUTE, Model, Ms, Queue, Rule, Run, SECOND, ensure};
+use crate::simulation::model::{
+    Checked, Cue, HOUR, MINUTE, Model, Ms, Queue, Rule, Run, SECOND, ensure,
+};
 use crate::simulation::receivers::InFlight;
 use crate::simulation::runner::Simulation;
 
@@ -85,7 +87,11 @@ impl Model {
         let holds_up = |run: &Run| {
             // One that began before the clock was set back is under way.
             let is_due = run.scheduled_for <= self.now || run.status == "delivering";
-            run.cue == cue && is_due && !run.is_buffered() && !run.is_over() && !run.has_lost_claim()
+            run.cue == cue
+                && is_due
+                && !run.is_buffered()
+                && !run.is_over()
+                && !run.has_lost_claim()
         };
         self.runs.values().any(holds_up)
     }
@@ -186,7 +192,10 @@ impl Model {
             self.start_waiting(cue);
         }
         if after.deadline.is_none() {
-            self.runs.values_mut().filter(|run| run.cue == cue).for_each(|run| run.delivered = None);
+            self.runs
+                .values_mut()
+                .filter(|run| run.cue == cue)
+                .for_each(|run| run.delivered = None);
         }
         if before.flow != after.flow {
             self.leave_flow(cue, before);
@@ -225,14 +234,22 @@ impl Model {
     pub fn waits_for_turn(&self, cue: &Cue, in_flight: &[InFlight]) -> bool {
         let Some(flow) = &cue.policies.flow else { return false };
         let (parallelism, per_minute) = self.flow_limits(cue.user, flow.key);
-        let last = self.flow_starts.get(&(cue.user, flow.key)).filter(|(last, _)| *last <= self.now);
-        let is_early = last.zip(per_minute).is_some_and(|((last, _), rate)| self.now < last + MINUTE / rate);
-        let under_way = in_flight.iter().filter(|it| it.user == cue.user && it.flow == Some(flow.key));
+        let last =
+            self.flow_starts.get(&(cue.user, flow.key)).filter(|(last, _)| *last <= self.now);
+        let is_early =
+            last.zip(per_minute).is_some_and(|((last, _), rate)| self.now < last + MINUTE / rate);
+        let under_way =
+            in_flight.iter().filter(|it| it.user == cue.user && it.flow == Some(flow.key));
         is_early || parallelism.is_some_and(|most| under_way.count() >= most)
     }
 
     /// An attempt starts: it must be its turn.
-    pub fn start_in_flow(&mut self, cue: usize, destination: i64, in_flight: &[InFlight]) -> Checked {
+    pub fn start_in_flow(
+        &mut self,
+        cue: usize,
+        destination: i64,
+        in_flight: &[InFlight],
+    ) -> Checked {
         let cue = &self.cues[cue];
         let Some(flow) = &cue.policies.flow else {
             ensure!(destination >= 0, "an attempt of {} is in a flow", cue.name);
@@ -244,7 +261,11 @@ impl Model {
         let place = (cue.user, flow.key);
         let is_certain = self.flow_starts.get(&place).is_none_or(|(_, is_certain)| *is_certain);
         let is_turn = !is_certain || !self.waits_for_turn(cue, in_flight);
-        ensure!(is_turn, "an attempt does not wait for its turn in {flow:?}: {:?}", self.flow_starts);
+        ensure!(
+            is_turn,
+            "an attempt does not wait for its turn in {flow:?}: {:?}",
+            self.flow_starts
+        );
         self.flow_starts.insert(place, (self.now, true));
         Ok(())
     }
@@ -273,16 +294,24 @@ impl Simulation {
     pub fn change_policy(&mut self, policies: &mut Policies, is_worker: bool) {
         let random = &mut self.random;
         match random.below(6) {
-            0..=2 => policies.overlap = ["allow", "skip", "buffer_one", "buffer_one"][random.index(4)],
-            3 => policies.max_age = [None, Some(MINUTE), Some(10 * MINUTE), Some(HOUR)][random.index(4)],
+            0..=2 => {
+                policies.overlap = ["allow", "skip", "buffer_one", "buffer_one"][random.index(4)]
+            }
+            3 => {
+                policies.max_age =
+                    [None, Some(MINUTE), Some(10 * MINUTE), Some(HOUR)][random.index(4)]
+            }
             4 => {
-                let deadline = [None, Some(10 * SECOND), Some(5 * MINUTE), Some(HOUR)][random.index(4)];
+                let deadline =
+                    [None, Some(10 * SECOND), Some(5 * MINUTE), Some(HOUR)][random.index(4)];
                 policies.deadline = deadline.filter(|_| !is_worker);
             }
             _ => {
-                let limits = [(Some(1), None), (Some(2), Some(6)), (None, Some(1)), (None, Some(30))];
+                let limits =
+                    [(Some(1), None), (Some(2), Some(6)), (None, Some(1)), (None, Some(30))];
                 let (parallelism, per_minute) = limits[random.index(4)];
-                let flow = Flow { key: ["first", "second"][random.index(2)], parallelism, per_minute };
+                let flow =
+                    Flow { key: ["first", "second"][random.index(2)], parallelism, per_minute };
                 policies.flow = (!is_worker && random.below(5) > 0).then_some(flow);
             }
         }
@@ -305,11 +334,11 @@ impl Simulation {
     pub fn check_deadlines(&mut self) -> Checked {
         let cues = self.model.miss_outcomes();
         self.adopt_created()?;
-        let late = self.model.runs.iter().find(|(_, run)| run.is_queued() && self.model.has_expired(run));
+        let late =
+            self.model.runs.iter().find(|(_, run)| run.is_queued() && self.model.has_expired(run));
         ensure!(late.is_none(), "a run is over its maximum age: {late:?}");
         // One within five minutes is enough.
-        let sql =
-            "SELECT 1 FROM alerts WHERE cue_key = ?1 AND alert_type = 'outcome_missing' AND created_at >= ?2";
+        let sql = "SELECT 1 FROM alerts WHERE cue_key = ?1 AND alert_type = 'outcome_missing' AND created_at >= ?2";
         for cue in cues {
             let alert = (self.model.cues[cue].key, self.model.now - 5 * MINUTE);
             let found = self.machine.file().query_row(sql, alert, |_| Ok(()));

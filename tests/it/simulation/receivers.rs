@@ -95,7 +95,8 @@ pub fn url(receiver: usize) -> String {
 /// Ends the attempt of a run whose cue does not exist: nothing is sent.
 pub fn end_unsent(loaded: LoadedDelivery, now: Ms) -> Checked<FinishedAttempt> {
     let answer = Err(DeliveryError::Connection("never called".to_owned()));
-    let (client, key) = (OneAnswer { answer, request: Mutex::default() }, loaded.claimed.attempt_ref.key);
+    let (client, key) =
+        (OneAnswer { answer, request: Mutex::default() }, loaded.claimed.attempt_ref.key);
     let finished = end_at(&client, loaded, now)?;
     let is_sent = client.request.lock().unwrap().is_some();
     ensure!(!is_sent, "run {key} is sent, and its cue does not exist");
@@ -158,12 +159,20 @@ impl InFlight {
         let sent = |name: &str| header(&request.headers, name).unwrap_or_default().to_owned();
         ensure!(request.url == url(self.receiver), "run {} went to {}", self.key, request.url);
         ensure!(sent("x-cueapi-execution-id") == self.id, "run {} has another id", self.key);
-        ensure!(sent("x-cueapi-attempt") == self.attempt.to_string(), "run {} has another attempt", self.key);
+        ensure!(
+            sent("x-cueapi-attempt") == self.attempt.to_string(),
+            "run {} has another attempt",
+            self.key
+        );
         let body = request.body.unwrap_or_default();
         let is_same = serde_json::from_slice::<Value>(&body).is_ok_and(|body| body == self.payload);
         ensure!(is_same, "run {} has another payload", self.key);
         let signed = signature_v1(&self.secret, now.div_euclid(SECOND), &body);
-        ensure!(sent("x-cueapi-signature") == signed, "run {} is signed with another secret", self.key);
+        ensure!(
+            sent("x-cueapi-signature") == signed,
+            "run {} is signed with another secret",
+            self.key
+        );
         Ok((finished, next))
     }
 
@@ -180,11 +189,19 @@ impl InFlight {
     /// The answer, and the pause that it asks for.
     fn answer(&self) -> (Result<WebhookResponse, DeliveryError>, Ms) {
         let status = |http_status, body| {
-            Ok(WebhookResponse { http_status, retry_after: None, headers: Vec::new(), body, note: None })
+            Ok(WebhookResponse {
+                http_status,
+                retry_after: None,
+                headers: Vec::new(),
+                body,
+                note: None,
+            })
         };
         let turn = self.turn();
         match RECEIVERS[self.receiver] {
-            Kind::Fast | Kind::Slow => (status(200, format!("{{\"success\": {}}}", turn > 0).into()), 0),
+            Kind::Fast | Kind::Slow => {
+                (status(200, format!("{{\"success\": {}}}", turn > 0).into()), 0)
+            }
             Kind::Flaky if turn == 0 => (status(200, Vec::new()), 0),
             Kind::Flaky if turn == 1 => (status(500, b"later".to_vec()), 0),
             Kind::Flaky => {

@@ -47,12 +47,15 @@ impl Run {
     /// The list of its attempts: numbers and results, oldest first.
     pub fn listed_attempts(&self) -> Vec<(u32, Option<&'static str>)> {
         // What was cut off comes before the attempt that repeated it.
-        let order = |((number, is_cut), result): (&(u32, bool), &&'static str)| (*number, !is_cut, *result);
+        let order =
+            |((number, is_cut), result): (&(u32, bool), &&'static str)| (*number, !is_cut, *result);
         let mut kept: Vec<_> = self.kept.iter().map(order).collect();
         kept.sort_unstable();
-        let mut listed: Vec<_> = kept.into_iter().map(|(number, _, result)| (number, Some(result))).collect();
+        let mut listed: Vec<_> =
+            kept.into_iter().map(|(number, _, result)| (number, Some(result))).collect();
         if self.attempts > 0 && !self.kept.contains_key(&(self.attempts, false)) {
-            listed.push((self.attempts, Some(self.status).filter(|status| *status != "delivering")));
+            listed
+                .push((self.attempts, Some(self.status).filter(|status| *status != "delivering")));
         }
         listed
     }

@@ -35,8 +35,13 @@ impl Simulation {
             _ => true,
         };
         let all: Vec<i64> = self.model.runs.keys().copied().collect();
-        let fitting: Vec<i64> =
-            self.model.runs.iter().filter(|(key, run)| applies(key, run)).map(|(key, _)| *key).collect();
+        let fitting: Vec<i64> = self
+            .model
+            .runs
+            .iter()
+            .filter(|(key, run)| applies(key, run))
+            .map(|(key, _)| *key)
+            .collect();
         let is_any = self.random.below(4) == 0;
         let from = if is_any || fitting.is_empty() { all } else { fitting };
         if from.is_empty() {
@@ -67,7 +72,8 @@ impl Simulation {
         }
         let expected = if is_ready { Done(200) } else { Refused(409, "already_claimed") };
         let body = json!({"worker_id": worker});
-        let claimed = self.call(user, ("POST", &format!("{path}/claim")), &[], Some(&body), expected)?;
+        let claimed =
+            self.call(user, ("POST", &format!("{path}/claim")), &[], Some(&body), expected)?;
         claimed.map_or(Ok(()), |claimed| self.claimed(key, worker, &claimed))
     }
 
@@ -77,10 +83,12 @@ impl Simulation {
             return Ok(());
         }
         let claimable = self.model.claimable(user);
-        let first = claimable.into_iter().find(|key| !self.model.has_expired(&self.model.runs[key]));
+        let first =
+            claimable.into_iter().find(|key| !self.model.has_expired(&self.model.runs[key]));
         let expected = if first.is_some() { Done(200) } else { Refused(409, "claim_failed") };
         let body = json!({"worker_id": worker});
-        let claimed = self.call(user, ("POST", "/v1/executions/claim"), &[], Some(&body), expected)?;
+        let claimed =
+            self.call(user, ("POST", "/v1/executions/claim"), &[], Some(&body), expected)?;
         match (claimed, first) {
             (Some(claimed), Some(key)) => self.claimed(key, worker, &claimed),
             _ => Ok(()),
@@ -98,8 +106,13 @@ impl Simulation {
             run.attempts += 1;
             (run.worker, run.lease) = (Some(worker), Some(now + LEASE));
         });
-        let (attempts, most) = (self.model.runs[&key].attempts, self.model.cue_of(key).max_attempts);
-        ensure!(claimed["attempt"] == attempts && attempts <= most, "the attempt is {}", claimed["attempt"]);
+        let (attempts, most) =
+            (self.model.runs[&key].attempts, self.model.cue_of(key).max_attempts);
+        ensure!(
+            claimed["attempt"] == attempts && attempts <= most,
+            "the attempt is {}",
+            claimed["attempt"]
+        );
         Ok(())
     }
 
@@ -196,7 +209,8 @@ impl Simulation {
             }
             Action::Reopen => (outcome.state, outcome.is_judged) = ("verification_pending", false),
             _ => {
-                let proves = needs_proof && !outcome.has_proof && outcome.success && !outcome.is_judged;
+                let proves =
+                    needs_proof && !outcome.has_proof && outcome.success && !outcome.is_judged;
                 if proves && outcome.state != "reported_failure" {
                     outcome.state = "verified_success";
                 }
@@ -227,8 +241,9 @@ impl Simulation {
 
     fn read_run(&mut self, user: usize, run: &Run, path: &str) -> Checked {
         let found = self.call(user, ("GET", path), &[], None, Done(200))?.unwrap_or_default();
-        let instant =
-            |name: &str| found[name].as_str().map(|it| it.parse::<Timestamp>().unwrap().as_millisecond());
+        let instant = |name: &str| {
+            found[name].as_str().map(|it| it.parse::<Timestamp>().unwrap().as_millisecond())
+        };
         let is_right = found["status"] == run.status
             && found["attempts"] == run.attempts
             && found["outcome_state"] == json!(run.outcome_state())
@@ -242,7 +257,8 @@ impl Simulation {
         let listed: Vec<Value> =
             run.listed_attempts().iter().map(|(number, result)| json!([number, result])).collect();
         let parts = |it: &Value| json!([it["attempt"], it["result"]]);
-        let found: Vec<Value> = found["attempts"].as_array().into_iter().flatten().map(parts).collect();
+        let found: Vec<Value> =
+            found["attempts"].as_array().into_iter().flatten().map(parts).collect();
         ensure!(found == listed, "the attempts are {found:?}, expected {listed:?}");
         Ok(())
     }
@@ -250,7 +266,8 @@ impl Simulation {
     pub fn heartbeat(&mut self) -> Checked {
         let (user, worker) = (self.user(), self.worker());
         let body = json!({"worker_id": worker, "handlers": ["resize"]});
-        if self.call(user, ("POST", "/v1/worker/heartbeat"), &[], Some(&body), Done(200))?.is_some() {
+        if self.call(user, ("POST", "/v1/worker/heartbeat"), &[], Some(&body), Done(200))?.is_some()
+        {
             let now = self.model.now;
             self.model.accounts[user].heartbeats.insert(worker, now);
         }
@@ -261,7 +278,10 @@ impl Simulation {
         let (user, worker) = (self.user(), self.worker());
         let is_known = self.model.accounts[user].heartbeats.contains_key(&worker);
         let expected = if is_known { Done(204) } else { Refused(404, "worker_not_found") };
-        if self.call(user, ("DELETE", &format!("/v1/workers/{worker}")), &[], None, expected)?.is_some() {
+        if self
+            .call(user, ("DELETE", &format!("/v1/workers/{worker}")), &[], None, expected)?
+            .is_some()
+        {
             self.model.accounts[user].heartbeats.remove(&worker);
         }
         Ok(())

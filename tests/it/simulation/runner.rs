@@ -9,7 +9,9 @@ use cued::engine::delivery::dispatcher::DispatcherMode;
 use crate::simulation::engine_steps::Unrecorded;
 use crate::simulation::machine::Machine;
 use crate::simulation::model::FinishedRuns;
-use crate::simulation::model::{Account, Checked, DAY, HOUR, MINUTE, Model, Ms, Queue, SECOND, ensure};
+use crate::simulation::model::{
+    Account, Checked, DAY, HOUR, MINUTE, Model, Ms, Queue, SECOND, ensure,
+};
 use crate::simulation::steps::{Action, Step};
 use crate::support::*;
 
@@ -94,7 +96,8 @@ impl Simulation {
             let key = i64::try_from(user).unwrap() + 1;
             let (quotas, heartbeats, answers) = Default::default();
             let (is_pro, most_active) = (false, 0);
-            let account = Account { key, secret, is_slow, is_pro, most_active, quotas, heartbeats, answers };
+            let account =
+                Account { key, secret, is_slow, is_pro, most_active, quotas, heartbeats, answers };
             model.accounts.push(account);
             machine.clients.push(client);
         }
@@ -128,7 +131,8 @@ impl Simulation {
     fn act(&mut self, action: Action) -> Checked {
         match action {
             Action::Advance => {
-                let spans = [SECOND, 20 * SECOND, 50 * SECOND, 2 * MINUTE, 10 * MINUTE, 20 * MINUTE];
+                let spans =
+                    [SECOND, 20 * SECOND, 50 * SECOND, 2 * MINUTE, 10 * MINUTE, 20 * MINUTE];
                 let span = spans[self.random.index(spans.len())];
                 self.advance(span)
             }
@@ -136,7 +140,11 @@ impl Simulation {
             Action::Jump => {
                 let most = if self.model.is_test_clock { 3 * HOUR } else { 3 * DAY };
                 let span = HOUR + Self::below(&mut self.random, most / SECOND) * SECOND;
-                if self.model.is_test_clock || span <= DAY { self.advance(span) } else { self.jump_far(span) }
+                if self.model.is_test_clock || span <= DAY {
+                    self.advance(span)
+                } else {
+                    self.jump_far(span)
+                }
             }
             Action::SetBack => {
                 let span = MINUTE + Self::below(&mut self.random, 2 * HOUR / SECOND) * SECOND;
@@ -177,7 +185,10 @@ impl Simulation {
         clock.set(Model::timestamp(now + span));
         let shown = clock.now().as_millisecond();
         let is_behind = self.model.last_seen - now > MINUTE;
-        ensure!(shown == now || self.model.newest - now > MINUTE, "a jump of {span} ms is believed at once");
+        ensure!(
+            shown == now || self.model.newest - now > MINUTE,
+            "a jump of {span} ms is believed at once"
+        );
         ensure!(shown != now || !is_behind, "a clock that was behind may not jump");
         if shown == now && self.random.below(2) == 0 {
             self.note(&format!("the clock shows {} for a while", Model::timestamp(now + span)));
@@ -212,9 +223,11 @@ impl Simulation {
             _ => run.lease.or_else(|| model.claim_deadline(run)).or_else(|| model.outcome_due(run)),
         });
         let expiries = model.runs.values().filter(|run| run.is_queued());
-        let waits = waits.chain(expiries.filter_map(|run| model.expires_at(run))).chain(model.turns());
+        let waits =
+            waits.chain(expiries.filter_map(|run| model.expires_at(run))).chain(model.turns());
         let near = model.now + 2 * HOUR;
-        let mut instants: Vec<Ms> = runs.chain(waits).filter(|at| *at > model.now && *at < near).collect();
+        let mut instants: Vec<Ms> =
+            runs.chain(waits).filter(|at| *at > model.now && *at < near).collect();
         instants.sort_unstable();
         if !instants.is_empty() {
             let at = instants[self.random.index(instants.len())];
@@ -282,7 +295,8 @@ impl Simulation {
                 return Ok(());
             }
             let now = self.model.now;
-            let cues = self.model.cues.iter().filter(|cue| !cue.is_deleted).filter_map(|cue| cue.next_run);
+            let cues =
+                self.model.cues.iter().filter(|cue| !cue.is_deleted).filter_map(|cue| cue.next_run);
             let next = waits.chain(self.model.turns()).chain(cues).chain([self.model.last_seen]);
             let next = next.filter(|at| *at > now).min();
             if let Some(next) = next {
@@ -293,7 +307,8 @@ impl Simulation {
     }
 
     fn quick_check(&self) -> Checked {
-        let found = self.machine.file().query_row("PRAGMA quick_check", [], |row| row.get::<_, String>(0));
+        let found =
+            self.machine.file().query_row("PRAGMA quick_check", [], |row| row.get::<_, String>(0));
         let found = found.map_err(|error| error.to_string())?;
         ensure!(found == "ok", "the file is damaged: {found}");
         Ok(())

@@ -120,7 +120,12 @@ pub fn generate(seed: u64, count: usize) -> Vec<Step> {
             let action = pick(&mut random);
             let is_refused = random.below(FAILING_COMMITS) == 0;
             let nth = 1 + random.below(3);
-            Step { number, action, salt: random.next(), failing_commit: if is_refused { nth } else { 0 } }
+            Step {
+                number,
+                action,
+                salt: random.next(),
+                failing_commit: if is_refused { nth } else { 0 },
+            }
         })
         .collect()
 }

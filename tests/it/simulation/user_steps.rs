@@ -43,8 +43,9 @@ impl Simulation {
             | Action::Delete
             | Action::Fire
             | Action::FireLater => {
-                let cues: Vec<usize> =
-                    (0..self.model.cues.len()).filter(|cue| !self.model.cues[*cue].is_deleted).collect();
+                let cues: Vec<usize> = (0..self.model.cues.len())
+                    .filter(|cue| !self.model.cues[*cue].is_deleted)
+                    .collect();
                 if cues.is_empty() {
                     return Ok(());
                 }
@@ -75,8 +76,7 @@ impl Simulation {
             let ends = [None, None, None, Some(5 * MINUTE), Some(HOUR), Some(5 * HOUR)];
             let end = ends[self.random.index(6)].map(|span| now.max(from) + span);
             let text = |at: Ms| Model::timestamp(at).to_string();
-            let mut schedule =
-                json!({"type": "recurring", "start": is_every.then(|| text(from)), "end": end.map(text)});
+            let mut schedule = json!({"type": "recurring", "start": is_every.then(|| text(from)), "end": end.map(text)});
             match is_every {
                 true => schedule["every"] = format!("{}s", period / SECOND).into(),
                 false => schedule["cron"] = cron.into(),
@@ -117,7 +117,8 @@ impl Simulation {
         }
         match is_worker {
             true => {
-                (body["transport"], body["claim_within_minutes"]) = ("worker".into(), claim_within.into())
+                (body["transport"], body["claim_within_minutes"]) =
+                    ("worker".into(), claim_within.into())
             }
             false => {
                 body["callback"] = json!({
@@ -134,7 +135,9 @@ impl Simulation {
             Some(_) if room == Room::TooLittle => Refused(403, "storage_limit_exceeded"),
             Some(_) => Done(201),
         };
-        let Some(created) = self.send_once(user, "/v1/cues", body, expected)? else { return Ok(()) };
+        let Some(created) = self.send_once(user, "/v1/cues", body, expected)? else {
+            return Ok(());
+        };
         let id = created["id"].as_str().unwrap_or_default().to_owned();
         let key = self.key_of_cue(&id)?;
         self.model.cues.push(Cue {
@@ -197,8 +200,9 @@ impl Simulation {
             return Ok(());
         }
         let (key, mut answer) = kept[self.random.index(kept.len())].clone();
-        let gone =
-            |cue: &Cue| cue.is_deleted && (answer.path.contains(&cue.id) || answer.text["id"] == *cue.id);
+        let gone = |cue: &Cue| {
+            cue.is_deleted && (answer.path.contains(&cue.id) || answer.text["id"] == *cue.id)
+        };
         // Without the answer, the request would be a new one.
         if answer.at <= now - DAY || self.model.cues.iter().any(gone) {
             return Ok(());
@@ -212,7 +216,8 @@ impl Simulation {
             _ => Done(status),
         };
         let headers = [("Idempotency-Key", key.as_str())];
-        let again = self.call(user, ("POST", &answer.path), &headers, Some(&answer.body), expected)?;
+        let again =
+            self.call(user, ("POST", &answer.path), &headers, Some(&answer.body), expected)?;
         let is_same = again.as_ref().is_none_or(|again| {
             again["id"] == answer.text["id"] && again["execution_id"] == answer.text["execution_id"]
         });
@@ -223,7 +228,8 @@ impl Simulation {
     pub fn patch(&mut self, cue: usize, action: Action) -> Checked {
         let (now, it) = (self.model.now, self.model.cues[cue].clone());
         let is_due = it.next_run.is_some_and(|next_run| next_run <= now);
-        let fails_first = is_due && matches!(it.rule, Rule::Once(_)) && !self.model.has_quota(it.user);
+        let fails_first =
+            is_due && matches!(it.rule, Rule::Once(_)) && !self.model.has_quota(it.user);
         if fails_first || self.model.may_end_first(cue) {
             // The run fails in the same write, before the change: the answer depends on the order of the two.
             return Ok(());
@@ -251,7 +257,8 @@ impl Simulation {
                 body["claim_within_minutes"] = minutes.into();
             }
             (Action::Patch, 0) => {
-                changed.name = format!("renamed in step {}", self.step.map_or(0, |step| step.number));
+                changed.name =
+                    format!("renamed in step {}", self.step.map_or(0, |step| step.number));
                 body["name"] = changed.name.clone().into();
             }
             (Action::Patch, 1) => {
@@ -284,7 +291,9 @@ impl Simulation {
         let expected = match action {
             Action::Pause if has_ended => Refused(409, "invalid_state"),
             _ if is_past && next_run.is_none() => Refused(400, "invalid_schedule"),
-            _ if activates && it.status != "active" && is_full => Refused(403, "cue_limit_exceeded"),
+            _ if activates && it.status != "active" && is_full => {
+                Refused(403, "cue_limit_exceeded")
+            }
             _ => Done(200),
         };
         let path = format!("/v1/cues/{}", it.id);
@@ -336,7 +345,8 @@ impl Simulation {
             }
         }
         let is_allowed = self.model.has_quota(it.user);
-        let expected = if is_allowed { Done(200) } else { Refused(403, "execution_limit_exceeded") };
+        let expected =
+            if is_allowed { Done(200) } else { Refused(403, "execution_limit_exceeded") };
         if self.send_once(it.user, &format!("/v1/cues/{}/fire", it.id), body, expected)?.is_some() {
             self.model.requested.push(RunRequest { cue, trigger: "manual_fire", at, payload });
             self.model.cues[cue].run_count += 1;
@@ -353,7 +363,10 @@ impl Simulation {
             secret.clone_into(&mut self.model.accounts[user].secret);
         }
         let shown = self.call(user, ("GET", path), &[], None, Done(200))?.unwrap_or_default();
-        ensure!(shown["webhook_secret"] == *self.model.accounts[user].secret, "the secret of {user} is lost");
+        ensure!(
+            shown["webhook_secret"] == *self.model.accounts[user].secret,
+            "the secret of {user} is lost"
+        );
         Ok(())
     }
 
@@ -372,16 +385,20 @@ impl Simulation {
     /// Goes on with a second key, and revokes the first.
     fn add_key(&mut self) -> Checked {
         let user = self.user();
-        let listed = self.call(user, ("GET", "/v1/auth/keys"), &[], None, Done(200))?.unwrap_or_default();
+        let listed =
+            self.call(user, ("GET", "/v1/auth/keys"), &[], None, Done(200))?.unwrap_or_default();
         let current = listed["keys"]
             .as_array()
             .and_then(|keys| keys.iter().find(|key| key["current"] == true))
             .cloned();
         let body = json!({"name": "second"});
-        let Some(added) = self.call(user, ("POST", "/v1/auth/keys"), &[], Some(&body), Done(201))? else {
+        let Some(added) =
+            self.call(user, ("POST", "/v1/auth/keys"), &[], Some(&body), Done(201))?
+        else {
             return Ok(());
         };
-        let (key, old) = (added["api_key"].as_str().unwrap_or_default(), current.unwrap_or_default());
+        let (key, old) =
+            (added["api_key"].as_str().unwrap_or_default(), current.unwrap_or_default());
         self.machine.clients[user] = self.machine.client().with_key(key);
         let path = format!("/v1/auth/keys/{}", old["id"].as_str().unwrap_or_default());
         self.call(user, ("DELETE", &path), &[], None, Done(204)).map(|_| ())
@@ -391,15 +408,18 @@ impl Simulation {
     fn read_account(&mut self) -> Checked {
         let user = self.user();
         let (active, used) = (self.model.active_cues(user), self.model.quota(user).used);
-        let usage = self.call(user, ("GET", "/v1/usage"), &[], None, Done(200))?.unwrap_or_default();
+        let usage =
+            self.call(user, ("GET", "/v1/usage"), &[], None, Done(200))?.unwrap_or_default();
         let is_right = usage["cues"]["active"] == active && usage["executions"]["used"] == used;
         ensure!(is_right, "the usage is {usage}, expected {active} cues and {used} runs");
-        let mut cues = self.model.cues.iter().rev().filter(|cue| cue.user == user && !cue.is_deleted);
+        let mut cues =
+            self.model.cues.iter().rev().filter(|cue| cue.user == user && !cue.is_deleted);
         let Some(cue) = cues.next().cloned() else { return Ok(()) };
         let found = self
             .call(user, ("GET", &format!("/v1/cues/{}", cue.id)), &[], None, Done(200))?
             .unwrap_or_default();
-        let next_run = found["next_run"].as_str().map(|it| it.parse::<Timestamp>().unwrap().as_millisecond());
+        let next_run =
+            found["next_run"].as_str().map(|it| it.parse::<Timestamp>().unwrap().as_millisecond());
         ensure!(next_run == cue.next_run, "the next run of {cue:?} is {}", found["next_run"]);
         let is_right = found["status"] == cue.status
             && found["run_count"] == cue.run_count
@@ -409,8 +429,9 @@ impl Simulation {
         let claimable = self.model.claimable(user);
         let claimable: Vec<String> =
             claimable.iter().take(50).map(|key| self.model.runs[key].id.clone()).collect();
-        let listed =
-            self.call(user, ("GET", "/v1/executions/claimable"), &[], None, Done(200))?.unwrap_or_default();
+        let listed = self
+            .call(user, ("GET", "/v1/executions/claimable"), &[], None, Done(200))?
+            .unwrap_or_default();
         // A list of large payloads is shorter.
         let has_more = listed["has_more"] == true;
         let listed: Vec<&str> = listed["executions"]

@@ -77,7 +77,10 @@ fn the_cue_counters_follow_every_change_of_a_cue() {
             let list = user.get(&format!("/v1/cues?limit=1&status={status}")).expect(200);
             assert_eq!(list["total"], json!(count), "{status}");
         }
-        assert_eq!(user.get("/v1/cues?limit=1").expect(200)["total"], json!(counts.iter().sum::<i64>()));
+        assert_eq!(
+            user.get("/v1/cues?limit=1").expect(200)["total"],
+            json!(counts.iter().sum::<i64>())
+        );
         assert_eq!(counters::discrepancies(&server.sqlite()).unwrap(), Vec::<String>::new());
     };
     let path = |cue: &Value| format!("/v1/cues/{}", id(cue));
@@ -139,7 +142,8 @@ fn a_wrong_counter_is_found_and_named() {
     let (server, user) = Server::with_user(DEV_UNLIMITED);
     user.create(&json!({"name": "work", "schedule": {"type": "recurring", "cron": "0 * * * *"}, "transport": "worker"}));
     let file = server.sqlite();
-    let wrong = "UPDATE backlog SET count = 7 WHERE name = 'claim'; UPDATE users SET active_cues = 5";
+    let wrong =
+        "UPDATE backlog SET count = 7 WHERE name = 'claim'; UPDATE users SET active_cues = 5";
     file.execute_batch(wrong).unwrap();
     let found = counters::discrepancies(&file).unwrap().join("\n");
     assert_contains(&found, &["backlog claim is 7 but should be 0", " is 5 but should be 1"]);
@@ -170,7 +174,11 @@ fn a_reference_to_a_missing_cue_is_found_beside_a_pending_deletion() {
     file.execute_batch("ROLLBACK").unwrap();
 }
 
-fn register(fixture: &Fixture, email: &str, registration: RegistrationPolicy) -> Result<NewAccount> {
+fn register(
+    fixture: &Fixture,
+    email: &str,
+    registration: RegistrationPolicy,
+) -> Result<NewAccount> {
     let email = Email::parse(email).unwrap();
     actions::register(&fixture.app.store, email, "free", Some(registration), fixture.now())?.wait()
 }
@@ -178,7 +186,8 @@ fn register(fixture: &Fixture, email: &str, registration: RegistrationPolicy) ->
 /// The owner of `key`, as the middleware finds it.
 fn caller(fixture: &Fixture, key: &ApiKey) -> Option<Caller> {
     let (key_hash, now) = (key.hash(), fixture.now());
-    let found = fixture.app.store.read(move |read| users::find_owner(read, &key_hash, now)).wait().unwrap();
+    let found =
+        fixture.app.store.read(move |read| users::find_owner(read, &key_hash, now)).wait().unwrap();
     found.map(|Owner { key, user_key, user_id, plan, is_operator, executions }| {
         let limits = Plans::default().limits(&plan);
         let credential = Credential::ApiKey { key, hash: key_hash };
@@ -200,7 +209,10 @@ fn concurrent_regenerations_replace_a_key_once() {
     let old = register(&fixture, "ann@example.com", RegistrationPolicy::Open).unwrap().api_key;
     let calling = caller(&fixture, &old).unwrap();
     let first = actions::regenerate_key(&fixture.app, &calling).unwrap().wait().unwrap();
-    refused(actions::regenerate_key(&fixture.app, &calling).unwrap().wait(), ErrorCode::InvalidApiKey);
+    refused(
+        actions::regenerate_key(&fixture.app, &calling).unwrap().wait(),
+        ErrorCode::InvalidApiKey,
+    );
     assert!(caller(&fixture, &first).is_some(), "the returned key is the valid one");
 }
 
@@ -211,9 +223,11 @@ fn regenerating_with_a_just_revoked_key_replaces_no_other_key() {
         register(&fixture, "ann@example.com", RegistrationPolicy::Open).unwrap(),
         register(&fixture, "bob@example.com", RegistrationPolicy::Open).unwrap(),
     );
-    let (ann, bob) = (caller(&fixture, &ann.api_key).unwrap(), caller(&fixture, &bob.api_key).unwrap());
+    let (ann, bob) =
+        (caller(&fixture, &ann.api_key).unwrap(), caller(&fixture, &bob.api_key).unwrap());
     let make = |user_key, name: &str| {
-        let made = actions::create_key(&fixture.app.store, user_key, name.to_owned(), None, fixture.now());
+        let made =
+            actions::create_key(&fixture.app.store, user_key, name.to_owned(), None, fixture.now());
         made.unwrap().wait().unwrap()
     };
     let lost = make(ann.user_key, "laptop");
@@ -222,7 +236,10 @@ fn regenerating_with_a_just_revoked_key_replaces_no_other_key() {
     let bobs = make(bob.user_key, "server");
     let row = caller(&fixture, &bobs.api_key).unwrap().credential.api_key();
     assert_eq!(row, calling.credential.api_key(), "the row is used again");
-    refused(actions::regenerate_key(&fixture.app, &calling).unwrap().wait(), ErrorCode::InvalidApiKey);
+    refused(
+        actions::regenerate_key(&fixture.app, &calling).unwrap().wait(),
+        ErrorCode::InvalidApiKey,
+    );
     assert!(caller(&fixture, &bobs.api_key).is_some());
 }
 
@@ -241,7 +258,13 @@ fn executions_are_counted_by_utc_month_and_user() {
     };
     let counted = |user| {
         let now = fixture.now();
-        fixture.app.store.read(move |read| users::monthly_usage(read, user, now)).wait().unwrap().executions
+        fixture
+            .app
+            .store
+            .read(move |read| users::monthly_usage(read, user, now))
+            .wait()
+            .unwrap()
+            .executions
     };
     count(ann, 2);
     count(ann, 3);
@@ -261,13 +284,21 @@ const URL: &str = "http://127.0.0.1:9/hook";
 fn large() -> WebhookResponse {
     let header = |number: usize| (format!("x-{number}"), "\"".repeat(300));
     let headers = (0..5).map(header).collect();
-    WebhookResponse { http_status: 500, retry_after: None, headers, body: vec![0xFF; 2_000], note: None }
+    WebhookResponse {
+        http_status: 500,
+        retry_after: None,
+        headers,
+        body: vec![0xFF; 2_000],
+        note: None,
+    }
 }
 
 fn rows(fixture: &DeliveryFixture) -> (i64, i64, i64) {
     let sql = "SELECT count(*), coalesce(min(attempt), 0), coalesce(max(octet_length(response_body)
                    + octet_length(response_headers) + octet_length(error_message)), 0) FROM attempts";
-    fixture.write(move |tx| tx.query_row(sql, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).unwrap())
+    fixture.write(move |tx| {
+        tx.query_row(sql, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).unwrap()
+    })
 }
 
 #[test]
@@ -285,7 +316,8 @@ fn an_execution_keeps_ten_bounded_attempts_which_are_deleted_with_it() {
     let (count, oldest, bytes) = rows(&fixture);
     assert_eq!((count, oldest), (10, 4));
     assert!(bytes <= 2_000 + 1_024 + 100, "a row has {bytes} bytes of text");
-    let list = fixture.app.store.read(move |read| attempts::list(read, 1, id)).wait().unwrap().unwrap();
+    let list =
+        fixture.app.store.read(move |read| attempts::list(read, 1, id)).wait().unwrap().unwrap();
     assert_eq!(list.iter().map(|it| it.number).collect::<Vec<_>>(), (4..=14).collect::<Vec<_>>());
     let key: i64 = fixture.field(id, "key");
     assert_eq!(fixture.write(move |tx| retention::delete_executions(tx, &[key]).unwrap()), 1);
@@ -297,8 +329,7 @@ fn a_check_reports_an_attempt_that_was_never_made() {
     let fixture = DeliveryFixture::new(8);
     let id = fixture.due(fixture.webhook_cue(URL));
     let key: i64 = fixture.field(id, "key");
-    let insert =
-        "INSERT INTO attempts (execution_key, attempt, is_counted, started_at) VALUES (?1, 1, ?2, 0)";
+    let insert = "INSERT INTO attempts (execution_key, attempt, is_counted, started_at) VALUES (?1, 1, ?2, 0)";
     let problems = |fixture: &DeliveryFixture| {
         let problems = fixture.write(|tx| counters::discrepancies(tx).unwrap());
         problems.into_iter().filter(|problem| problem.starts_with("attempt")).collect::<Vec<_>>()
@@ -306,7 +337,10 @@ fn a_check_reports_an_attempt_that_was_never_made() {
     fixture.write(move |tx| tx.execute(insert, [key, 0]).unwrap());
     assert_eq!(problems(&fixture), [""; 0], "one that was cut off is not counted yet");
     fixture.write(move |tx| tx.execute(insert, [key, 1]).unwrap());
-    assert_eq!(problems(&fixture), [format!("attempt 1 of execution {key} is kept, but it has had only 0")]);
+    assert_eq!(
+        problems(&fixture),
+        [format!("attempt 1 of execution {key} is kept, but it has had only 0")]
+    );
 }
 
 fn count(fixture: &Fixture, filter: &str) -> i64 {

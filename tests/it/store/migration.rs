@@ -40,7 +40,9 @@ fn old_file() -> (TempDir, PathBuf, Contents) {
     let user = server.user();
     let schedule = json!({"type": "recurring", "cron": "0 * * * *"});
     user.create(&json!({"name": "work", "schedule": schedule, "transport": "worker"}));
-    user.create(&json!({"name": "hook", "schedule": schedule, "callback": {"url": "http://127.0.0.1:9/"}}));
+    user.create(
+        &json!({"name": "hook", "schedule": schedule, "callback": {"url": "http://127.0.0.1:9/"}}),
+    );
     user.advance("PT2H");
     assert_eq!(server.stop(), Some(0));
     let rows = contents(&db);
@@ -64,7 +66,11 @@ fn migrates_a_file_for_a_parent_process() {
 fn start_migration(db: &Path) -> Process {
     let name = "store::migration::migrates_a_file_for_a_parent_process";
     let mut command = Command::new(env::current_exe().unwrap());
-    command.args(["--ignored", "--exact", name]).env(FILE, db).stdout(Stdio::null()).stderr(Stdio::null());
+    command
+        .args(["--ignored", "--exact", name])
+        .env(FILE, db)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
     Process(command.spawn().unwrap())
 }
 
@@ -87,7 +93,10 @@ fn beside(db: &Path, suffix: &str) -> PathBuf {
 }
 
 fn names(folder: &Path) -> BTreeSet<String> {
-    fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+    fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect()
 }
 
 /// Migrates the file. Afterwards it has the next version and all rows, and one copy with the old version beside it.
@@ -105,7 +114,10 @@ fn assert_migrates(db: &Path, before: &Contents) {
     let held: i64 = Connection::open(&copy).unwrap().query_row(held, [], |row| row.get(0)).unwrap();
     assert_eq!(held, 1, "a server on the copy would repeat deliveries");
     let left = names(db.parent().unwrap()).into_iter().filter(|name| name.starts_with("cued.db"));
-    assert_eq!(left.collect::<Vec<_>>(), ["cued.db".to_owned(), format!("cued.db.v{SCHEMA_VERSION}")]);
+    assert_eq!(
+        left.collect::<Vec<_>>(),
+        ["cued.db".to_owned(), format!("cued.db.v{SCHEMA_VERSION}")]
+    );
 }
 
 #[test]
@@ -133,14 +145,20 @@ fn a_file_of_a_later_version_is_refused_by_name() {
 fn a_file_of_a_development_version_is_refused_by_name() {
     for version in 1..6 {
         let (_folder, db, _) = old_file();
-        change(&db, &format!("PRAGMA application_id = {}; PRAGMA user_version = {version}", 0x6375_6564));
+        change(
+            &db,
+            &format!("PRAGMA application_id = {}; PRAGMA user_version = {version}", 0x6375_6564),
+        );
         let before = fs::read(&db).unwrap();
         for stderr in [
             refused_start(&db),
             fails(&db, &["user", "list"], 1),
             String::from_utf8(run(&["check", db.to_str().unwrap()]).stderr).unwrap(),
         ] {
-            assert!(stderr.contains("development version") && stderr.contains("a new file"), "{stderr}");
+            assert!(
+                stderr.contains("development version") && stderr.contains("a new file"),
+                "{stderr}"
+            );
         }
         assert!(fs::read(&db).unwrap() == before, "the file is unchanged");
     }
@@ -167,7 +185,9 @@ fn killed_twice_during_copy() -> Option<(TempDir, PathBuf, Contents)> {
     let number = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000)";
     change(
         &db,
-        &format!("CREATE TABLE _filler (x); INSERT INTO _filler {number} SELECT randomblob(60000) FROM n"),
+        &format!(
+            "CREATE TABLE _filler (x); INSERT INTO _filler {number} SELECT randomblob(60000) FROM n"
+        ),
     );
     if !kill_during_copy(&db) {
         return None;
@@ -246,7 +266,9 @@ fn a_migration_killed_right_after_its_commit_keeps_its_copy() {
 fn a_file_with_a_rollback_journal_is_rolled_back_and_migrated() {
     let (folder, db, before) = old_file();
     let writer = Connection::open(&db).unwrap();
-    writer.execute_batch("PRAGMA journal_mode = DELETE; PRAGMA cache_size = 2; BEGIN IMMEDIATE").unwrap();
+    writer
+        .execute_batch("PRAGMA journal_mode = DELETE; PRAGMA cache_size = 2; BEGIN IMMEDIATE")
+        .unwrap();
     let noise = "CREATE TABLE _noise (x);
          WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000)
          INSERT INTO _noise SELECT randomblob(500) FROM n; UPDATE users SET plan = 'lost'";
@@ -272,7 +294,10 @@ fn a_file_that_cannot_be_migrated_is_refused_and_left_unchanged() {
         change(&db, sql);
         let before = contents(&db);
         let refused = migrate(&db).unwrap_err();
-        assert!(refused.contains("schema version 1") && refused.contains(reason), "{sql}: {refused}");
+        assert!(
+            refused.contains("schema version 1") && refused.contains(reason),
+            "{sql}: {refused}"
+        );
         assert_eq!(names(folder.path()), BTreeSet::from(["cued.db".to_owned()]), "{sql}");
         assert_eq!((contents(&db), version_of(&db)), (before, SCHEMA_VERSION));
     }
@@ -297,7 +322,8 @@ fn a_disk_that_is_full_at_any_moment_of_a_migration_leaves_the_file_unchanged() 
         };
         assert!(reason.contains("full"), "{free}: {reason}");
         let is_copy = reason.contains("cued.db.v1.pending needs about");
-        (without_copy, without_log) = (without_copy + i32::from(is_copy), without_log + i32::from(!is_copy));
+        (without_copy, without_log) =
+            (without_copy + i32::from(is_copy), without_log + i32::from(!is_copy));
         assert_eq!(contents(&disk.db()), before);
         assert!(fs::read(disk.db()).unwrap() == fs::read(&old).unwrap(), "{free}");
         fs::remove_file(disk.db()).unwrap();

@@ -57,7 +57,10 @@ fn the_oldest_finished_executions_are_deleted_above_the_number() {
     user.get(&format!("/v1/executions/{}", over[0])).expect_error(404, "execution_not_found");
     assert_eq!(user.executions_of(&other).len(), 1);
     let usage = user.get("/v1/usage").expect(200);
-    assert_eq!((&usage["executions"]["used"], &usage["outcomes"]["succeeded"]), (&json!(10), &json!(9)));
+    assert_eq!(
+        (&usage["executions"]["used"], &usage["outcomes"]["succeeded"]),
+        (&json!(10), &json!(9))
+    );
     let file = server.sqlite();
     assert_eq!((rows(&file, "executions"), rows(&file, "outcomes")), (6, 5));
 }
@@ -71,7 +74,8 @@ fn unfinished_executions_are_never_deleted() {
     user.post(&format!("/v1/cues/{cue}/fire"), &later).expect(200);
     user.patch(&format!("/v1/cues/{cue}"), &json!({"status": "paused"})).expect(200);
     user.post("/v1/worker/heartbeat", &json!({"worker_id": "w", "handlers": []})).expect(200);
-    user.post(&format!("/v1/executions/{}/claim", waiting[0]), &json!({"worker_id": "w"})).expect(200);
+    user.post(&format!("/v1/executions/{}/claim", waiting[0]), &json!({"worker_id": "w"}))
+        .expect(200);
     user.advance("PT14M");
     assert_eq!(user.executions_of(&cue).len(), 7);
     user.advance("P3D"); // the claim expires and its execution is pending again
@@ -119,7 +123,11 @@ fn a_payload_is_deleted_with_its_last_execution() {
     let file = server.sqlite();
     let bodies = || {
         let mut all = file.prepare("SELECT body FROM payloads ORDER BY key").unwrap();
-        let all = all.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect::<Vec<String>>();
+        let all = all
+            .query_map([], |row| row.get(0))
+            .unwrap()
+            .map(Result::unwrap)
+            .collect::<Vec<String>>();
         all.join(" ")
     };
     user.patch(&path, &json!({"payload": {"v": 1}})).expect(200);
@@ -127,7 +135,8 @@ fn a_payload_is_deleted_with_its_last_execution() {
     user.patch(&path, &json!({"payload": {"v": 2}})).expect(200);
     user.settle();
     assert_eq!(bodies(), r#"{"v": 1} {"v": 2}"#);
-    let own = user.post(&format!("{path}/fire"), &json!({"payload_override": {"own": 1}})).expect(200);
+    let own =
+        user.post(&format!("{path}/fire"), &json!({"payload_override": {"own": 1}})).expect(200);
     report(&user, own["execution_id"].as_str().unwrap());
     // A replay has the payload of its original, in a copy of its own if the cue has another payload by now.
     let again = user.post(&format!("/v1/executions/{first}/replay"), &json!({})).expect(200);
@@ -175,10 +184,17 @@ fn short_histories_of_many_cues_are_deleted_in_one_batch() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("cued.db");
     let config = Config { retention: "1".parse().unwrap(), ..Config::new(path.clone()) };
-    let fixture = Fixture::from_app(App::open(Clock::test(Some(BEGIN.parse().unwrap())), config).unwrap());
+    let fixture =
+        Fixture::from_app(App::open(Clock::test(Some(BEGIN.parse().unwrap())), config).unwrap());
     let (user, mut file) = (fixture.user("u"), Connection::open(path).unwrap());
     for _ in 0..150 {
-        insert_history(&mut file, &fixture.worker_cue(user, |_| ()).id, 3, true, "2020-01-01T00:00:00Z");
+        insert_history(
+            &mut file,
+            &fixture.worker_cue(user, |_| ()).id,
+            3,
+            true,
+            "2020-01-01T00:00:00Z",
+        );
     }
     file.execute("UPDATE cues SET run_count = 3", []).unwrap();
     let (mut sweeper, mut passes) = (RetentionSweeper::default(), 0);
@@ -195,8 +211,9 @@ fn executions_that_nobody_claims_are_read_once_a_round() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("cued.db");
     let config = Config { retention: "10".parse().unwrap(), ..Config::new(path.clone()) };
-    let fixture = Fixture::from_app(App::open(Clock::test(Some(BEGIN.parse().unwrap())), config).unwrap())
-        .without_counter_check();
+    let fixture =
+        Fixture::from_app(App::open(Clock::test(Some(BEGIN.parse().unwrap())), config).unwrap())
+            .without_counter_check();
     let cue = fixture.worker_cue(fixture.user("u"), |_| ());
     let mut file = Connection::open(path).unwrap();
     insert_history(&mut file, &cue.id, 3_000, false, BEGIN);
@@ -209,7 +226,9 @@ fn executions_that_nobody_claims_are_read_once_a_round() {
     let (first, second) = (passes(), passes());
     assert!(first >= 15 && second <= 2, "{first} batches, then {second}");
     // One of them finishes: it is above the number, and deleted in the next round.
-    fixture.sql("UPDATE executions SET status = 'success', queue_name = NULL, due_at = NULL WHERE key = 1");
+    fixture.sql(
+        "UPDATE executions SET status = 'success', queue_name = NULL, due_at = NULL WHERE key = 1",
+    );
     assert!(passes() <= 2);
     assert_eq!(rows(&file, "executions"), 3_000);
     fixture.advance(24 * 3_600);
@@ -282,7 +301,8 @@ fn a_kill_during_retention_loses_nothing_else() {
     until_rows(&server.sqlite(), "executions", 6_300);
     let file = server.sqlite();
     let count = |cue: &str| {
-        let sql = "SELECT count(*) FROM executions JOIN cues ON cues.key = cue_key WHERE cues.id = ?1";
+        let sql =
+            "SELECT count(*) FROM executions JOIN cues ON cues.key = cue_key WHERE cues.id = ?1";
         file.query_row(sql, [cue], |row| row.get::<_, i64>(0)).unwrap()
     };
     assert_eq!((count(&cue), count(&other), rows(&file, "outcomes")), (300, 6_000, 6_000));
@@ -306,7 +326,8 @@ impl Process {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("cued.db");
         let config = Config { retention: "90d".parse().unwrap(), ..Config::new(path.clone()) };
-        let fixture = Fixture::from_app(App::open(Clock::manual(now.parse().unwrap()), config).unwrap());
+        let fixture =
+            Fixture::from_app(App::open(Clock::manual(now.parse().unwrap()), config).unwrap());
         let cue = fixture.worker_cue(fixture.user("u"), |_| ());
         let file = Connection::open(path).unwrap();
         Self { fixture, sweeper: RetentionSweeper::default(), cue, file, _folder: folder }
@@ -358,9 +379,23 @@ fn history_with_wrong_dates_is_as_old_as_what_was_made_before_it() {
         (&[(300, "1970-01-01T00:00:10Z"), (2, "2026-01-01T00:00:00Z")][..], 300),
         (&[(2, "2026-01-01T00:00:00Z"), (300, "1970-01-01T00:00:10Z")], 0),
         // Made at the date of an image, after an execution of last month.
-        (&[(2, "2026-01-01T00:00:00Z"), (2, "2026-05-01T00:00:00Z"), (3, "2024-05-01T00:00:00Z")], 5),
+        (
+            &[
+                (2, "2026-01-01T00:00:00Z"),
+                (2, "2026-05-01T00:00:00Z"),
+                (3, "2024-05-01T00:00:00Z"),
+            ],
+            5,
+        ),
         // Made while the clock was ahead: kept, and no obstacle for what was made later.
-        (&[(250, "2026-01-01T00:00:00Z"), (300, "2099-01-01T00:00:00Z"), (250, "2026-01-02T00:00:00Z")], 300),
+        (
+            &[
+                (250, "2026-01-01T00:00:00Z"),
+                (300, "2099-01-01T00:00:00Z"),
+                (250, "2026-01-02T00:00:00Z"),
+            ],
+            300,
+        ),
     ] {
         let mut process = Process::starts("2026-06-01T00:00:00Z");
         for (count, at) in dates {
@@ -382,7 +417,9 @@ fn the_rows_of_a_deleted_cue_are_invisible_before_their_deletion() {
     let left = fixture.runs(&doomed, (0..500).map(|n| json!({"task": "t", "n": n})));
     let kept = fixture.run(&other, json!({"task": "t"}));
     let id = doomed.id.clone();
-    assert!(fixture.app.store.write(move |tx| retention::delete_cue(tx, user, &id)).wait().unwrap());
+    assert!(
+        fixture.app.store.write(move |tx| retention::delete_cue(tx, user, &id)).wait().unwrap()
+    );
 
     // The row of the deleted cue was the last: a new cue must not reuse its key and inherit the remaining rows.
     let next = fixture.worker_cue(user, |_| ()).key;
@@ -414,8 +451,9 @@ fn the_rows_of_a_deleted_cue_are_invisible_before_their_deletion() {
         .app
         .store
         .read(|read| {
-            let count =
-                |table| read.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0));
+            let count = |table| {
+                read.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0))
+            };
             Ok((count("executions")?, count("deleted_cues")?))
         })
         .wait()
@@ -435,7 +473,11 @@ fn a_lease_of_a_deleted_cue_is_ignored() {
     fixture.app.store.write(move |tx| retention::delete_cue(tx, user, &id)).wait().unwrap();
     fixture.advance(900);
     assert_eq!(release_expired_claims(&fixture.app, fixture.now()).unwrap().released, 0);
-    assert_eq!(fixture.app.store.read(claims::next_end).wait().unwrap(), None, "it is looked at once");
+    assert_eq!(
+        fixture.app.store.read(claims::next_end).wait().unwrap(),
+        None,
+        "it is looked at once"
+    );
     let mut sweeper = RetentionSweeper::default();
     while sweeper.run_once(&fixture.app).unwrap() == SweepOutcome::Again {}
 }
@@ -454,7 +496,10 @@ fn a_cue_with_a_long_history_is_deleted_at_once_with_correct_counters() {
     assert_eq!(user.get("/v1/executions").expect(200)["total"], 1);
     assert_eq!(user.get("/v1/usage").expect(200)["cues"]["active"], 1);
     user.settle();
-    assert_eq!((rows(&file, "executions"), rows(&file, "outcomes"), rows(&file, "deleted_cues")), (1, 0, 0));
+    assert_eq!(
+        (rows(&file, "executions"), rows(&file, "outcomes"), rows(&file, "deleted_cues")),
+        (1, 0, 0)
+    );
     assert_eq!(user.get("/health").expect(200)["queue"]["pending_worker_claims"], 1);
 }
 
@@ -495,6 +540,9 @@ fn an_interrupted_deletion_continues_after_the_restart() {
     }
     user.settle();
     let file = server.sqlite();
-    assert_eq!((rows(&file, "executions"), rows(&file, "outcomes"), rows(&file, "deleted_cues")), (1, 0, 0));
+    assert_eq!(
+        (rows(&file, "executions"), rows(&file, "outcomes"), rows(&file, "deleted_cues")),
+        (1, 0, 0)
+    );
     assert_eq!(user.executions_of(&kept).len(), 1);
 }

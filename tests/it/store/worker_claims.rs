@@ -31,19 +31,22 @@ fn filters_apply_before_the_limit_and_the_oldest_comes_first() {
             json!({"task": "resize", "agent": if number % 2 == 0 { "a" } else { "b" }, "n": number}),
         );
     }
-    let wanted =
-        [20, 21, 22].map(|number| fixture.run(&cue, json!({"task": "mail", "agent": "a", "n": number})));
+    let wanted = [20, 21, 22]
+        .map(|number| fixture.run(&cue, json!({"task": "mail", "agent": "a", "n": number})));
     let ids = |list: Vec<ClaimableExecution>| list.into_iter().map(|it| it.id).collect::<Vec<_>>();
     assert_eq!(ids(fixture.claimable(user, Some("mail"), None, 2)), wanted[..2]);
     assert_eq!(ids(fixture.claimable(user, Some("mail"), Some("b"), 2)), []);
     let numbers: Vec<_> = fixture
         .claimable(user, None, Some("b"), 3)
         .into_iter()
-        .map(|it| serde_json::from_str::<Value>(&it.payload.unwrap()).unwrap()["n"].as_i64().unwrap())
+        .map(|it| {
+            serde_json::from_str::<Value>(&it.payload.unwrap()).unwrap()["n"].as_i64().unwrap()
+        })
         .collect();
     assert_eq!(numbers, [1, 3, 5]);
     assert_eq!(fixture.claimable(user, None, None, 100).len(), 23);
-    let next = claim_next(&fixture.app, user, Some("mail".to_owned()), "w".to_owned()).wait().unwrap();
+    let next =
+        claim_next(&fixture.app, user, Some("mail".to_owned()), "w".to_owned()).wait().unwrap();
     assert_eq!((next.id, next.attempt, next.cue_name), (wanted[0], 1, "resize images".to_owned()));
     assert_eq!(
         code(claim_next(&fixture.app, user, Some("none".to_owned()), "w".to_owned()).wait()),
@@ -58,7 +61,10 @@ fn a_report_keeps_the_status_of_a_webhook_execution() {
     let mut cue = fixture.worker_cue(user, |_| ());
     cue.transport = cue::Transport::Webhook;
     let id = fixture.run(&cue, json!({}));
-    assert_eq!(code(claim(&fixture.app, user, id, "w".to_owned()).wait()), ErrorCode::AlreadyClaimed);
+    assert_eq!(
+        code(claim(&fixture.app, user, id, "w".to_owned()).wait()),
+        ErrorCode::AlreadyClaimed
+    );
     fixture.report(user, id, false).unwrap();
     let seen = fixture.execution(user, id).execution;
     assert_eq!(
@@ -73,7 +79,8 @@ fn executions_of_a_cue_are_paged_newest_first() {
     let fixture = Fixture::new();
     let user = fixture.user("ada");
     let (cue, other) = (fixture.worker_cue(user, |_| ()), fixture.worker_cue(user, |_| ()));
-    let ids: Vec<ExecutionId> = (0..5).map(|number| fixture.run(&cue, json!({"n": number}))).collect();
+    let ids: Vec<ExecutionId> =
+        (0..5).map(|number| fixture.run(&cue, json!({"n": number}))).collect();
     fixture.run(&other, json!({}));
     let page = |limit, offset| {
         let key = cue.key;
@@ -102,7 +109,10 @@ fn a_worker_is_registered_by_its_first_heartbeat_and_refreshed_by_the_next() {
     let workers = list();
     assert_eq!(workers.len(), 1);
     assert_eq!(workers[0].handlers.as_str(), "[]");
-    assert_eq!((workers[0].registered_since, workers[0].last_heartbeat), (after_begin(0), after_begin(60)));
+    assert_eq!(
+        (workers[0].registered_since, workers[0].last_heartbeat),
+        (after_begin(0), after_begin(60))
+    );
     remove(&fixture.app, user, "w1".to_owned()).wait().unwrap();
     assert!(list().is_empty());
     assert_eq!(code(remove(&fixture.app, user, "w1".to_owned()).wait()), ErrorCode::WorkerNotFound);
@@ -117,8 +127,14 @@ fn a_later_execution_cannot_be_claimed_before_its_time() {
     new.scheduled_for = after_begin(60);
     fixture.app.store.write(move |tx| executions::insert(tx, &new)).wait().unwrap();
     assert!(fixture.claimable(user, None, None, 10).is_empty());
-    assert_eq!(code(claim(&fixture.app, user, id, "w".to_owned()).wait()), ErrorCode::AlreadyClaimed);
-    assert_eq!(code(claim_next(&fixture.app, user, None, "w".to_owned()).wait()), ErrorCode::ClaimFailed);
+    assert_eq!(
+        code(claim(&fixture.app, user, id, "w".to_owned()).wait()),
+        ErrorCode::AlreadyClaimed
+    );
+    assert_eq!(
+        code(claim_next(&fixture.app, user, None, "w".to_owned()).wait()),
+        ErrorCode::ClaimFailed
+    );
     assert_eq!(fixture.execution(user, id).execution.next_retry, None);
     // A worker that did the work nevertheless may report it: then the execution is never listed.
     fixture.report(user, id, true).unwrap();
@@ -167,7 +183,8 @@ fn rows(fixture: &Fixture, random: &mut Random) -> (i64, String, Vec<Row>) {
     for _ in 0..ROWS {
         // The clock is set back now and then, but never by an hour in all.
         let minutes = i64::try_from(random.below(9)).unwrap();
-        created_at += SignedDuration::from_mins(if random.below(20) == 0 { minutes - 30 } else { minutes });
+        created_at +=
+            SignedDuration::from_mins(if random.below(20) == 0 { minutes - 30 } else { minutes });
         newest = newest.max(created_at);
         created_at = created_at.max(newest - SignedDuration::from_mins(59));
         let cause = [None, None, Some(FailureCause::Timeout), Some(FailureCause::Status5xx)];
@@ -178,7 +195,8 @@ fn rows(fixture: &Fixture, random: &mut Random) -> (i64, String, Vec<Row>) {
         let status = match random.below(10) {
             0..=6 => ExecutionStatus::Success,
             other => {
-                STATUSES[usize::try_from(other - 7).unwrap() + usize::try_from(random.below(3)).unwrap()]
+                STATUSES[usize::try_from(other - 7).unwrap()
+                    + usize::try_from(random.below(3)).unwrap()]
             }
         };
         let pick = |random: &mut Random, some: [Option<&'static str>; 3]| {
@@ -210,7 +228,17 @@ fn rows(fixture: &Fixture, random: &mut Random) -> (i64, String, Vec<Row>) {
         insert.wait().unwrap();
         if cue.user_key == users[0] {
             let (id, cue_id) = (id.to_string(), cue.id.clone());
-            rows.push(Row { id, cue_id, status, outcome, worker, trigger, cause, original, created_at });
+            rows.push(Row {
+                id,
+                cue_id,
+                status,
+                outcome,
+                worker,
+                trigger,
+                cause,
+                original,
+                created_at,
+            });
         }
     }
     let count = "UPDATE backlog SET count = (SELECT count(*) FROM executions WHERE
@@ -275,12 +303,17 @@ fn every_filter_and_page_matches_a_full_scan() {
             .map(|row| row.id.as_str())
             .collect();
         let asked = filter.clone();
-        let page =
-            fixture.app.store.read(move |read| execution_list::list(read, user, &asked, limit, offset));
+        let page = fixture
+            .app
+            .store
+            .read(move |read| execution_list::list(read, user, &asked, limit, offset));
         let (page, total) = page.wait().unwrap();
-        let shown: Vec<String> = page.iter().map(|listed| listed.execution.id.to_string()).collect();
-        let wanted =
-            expected.iter().skip(usize::try_from(offset).unwrap()).take(usize::try_from(limit).unwrap());
+        let shown: Vec<String> =
+            page.iter().map(|listed| listed.execution.id.to_string()).collect();
+        let wanted = expected
+            .iter()
+            .skip(usize::try_from(offset).unwrap())
+            .take(usize::try_from(limit).unwrap());
         assert_eq!(shown, wanted.copied().collect::<Vec<_>>(), "{filter:?} {limit} {offset}");
         assert_eq!(total, i64::try_from(expected.len()).unwrap(), "{filter:?}");
     }
@@ -334,7 +367,10 @@ fn the_cost_of_a_list_does_not_depend_on_the_executions_of_others() {
     let filters = [
         all(),
         ExecutionFilter { statuses: vec![ExecutionStatus::Pending], ..all() },
-        ExecutionFilter { statuses: vec![ExecutionStatus::Delivering, ExecutionStatus::Retrying], ..all() },
+        ExecutionFilter {
+            statuses: vec![ExecutionStatus::Delivering, ExecutionStatus::Retrying],
+            ..all()
+        },
         ExecutionFilter { statuses: STATUSES.to_vec(), ..all() },
         ExecutionFilter { worker_id: Some("w".to_owned()), ..all() },
         ExecutionFilter { outcome_state: OutcomeState::parse("reported_success"), ..all() },
@@ -347,6 +383,9 @@ fn the_cost_of_a_list_does_not_depend_on_the_executions_of_others() {
     for ((filter, alone), beside) in filters.iter().zip(alone).zip(costs()) {
         // A reader thread that runs a statement for the first time also prepares it. Reading the rows of the other
         // would take several steps for each of 2,000.
-        assert!(beside < alone + 1_000, "{filter:?}: {alone} steps alone, {beside} beside another user");
+        assert!(
+            beside < alone + 1_000,
+            "{filter:?}: {alone} steps alone, {beside} beside another user"
+        );
     }
 }

@@ -48,7 +48,8 @@ fn note(tx: &WriteTx<'_>, name: &str) -> Result<()> {
 
 fn noted(store: &Store) -> Vec<String> {
     let read = store.read(|read| {
-        let mut statement = read.prepare("SELECT name FROM meta WHERE name <> 'instance' ORDER BY name")?;
+        let mut statement =
+            read.prepare("SELECT name FROM meta WHERE name <> 'instance' ORDER BY name")?;
         let names = statement.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
         Ok(names)
     });
@@ -86,7 +87,9 @@ fn a_failed_write_in_a_batch_rolls_back_alone() {
     });
     go_on.wait();
     before.wait().unwrap();
-    assert!(matches!(failing.wait(), Err(Error::Refused(refusal)) if refusal.code == ErrorCode::CueNotFound));
+    assert!(
+        matches!(failing.wait(), Err(Error::Refused(refusal)) if refusal.code == ErrorCode::CueNotFound)
+    );
     assert!(
         matches!(panicking.wait(), Err(Error::Fault(what)) if what.to_string().contains("index out of bounds"))
     );
@@ -106,7 +109,8 @@ fn a_failed_commit_fails_all_its_writes_and_the_next_one_succeeds() {
         note(tx, "first")
     });
     // Refused because of an earlier write of the failed commit, which was never stored.
-    let refused = store.write(|_| Err::<(), _>(Error::refused(ErrorCode::OutcomeAlreadyReported, "twice")));
+    let refused =
+        store.write(|_| Err::<(), _>(Error::refused(ErrorCode::OutcomeAlreadyReported, "twice")));
     let faulty = store.write(|_| Err::<(), _>(Error::fault("broken")));
     let second = store.write(|tx| note(tx, "second"));
     go_on.wait();
@@ -140,7 +144,8 @@ fn a_read_sees_one_snapshot() {
     let (looked, written) = (Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));
     let (here, there) = (Arc::clone(&looked), Arc::clone(&written));
     let reading = store.read(move |read| {
-        let count = || read.query_row("SELECT count(*) - 1 FROM meta", [], |row| row.get::<_, i64>(0));
+        let count =
+            || read.query_row("SELECT count(*) - 1 FROM meta", [], |row| row.get::<_, i64>(0));
         let before = count()?;
         here.wait();
         there.wait();
@@ -185,7 +190,8 @@ fn a_closed_store_leaves_one_complete_file() {
     let OpenStore { store, notified, folder } = open();
     store.write(|tx| note(tx, "kept")).wait().unwrap();
     drop(store);
-    let files: Vec<_> = std::fs::read_dir(folder.path()).unwrap().map(|it| it.unwrap().file_name()).collect();
+    let files: Vec<_> =
+        std::fs::read_dir(folder.path()).unwrap().map(|it| it.unwrap().file_name()).collect();
     assert_eq!(files, ["cued.db"]);
     assert_eq!(noted(&open_at(&folder.path().join("cued.db"), &notified)), ["kept"]);
 }
@@ -202,7 +208,9 @@ fn an_action_runs_after_the_commit_of_its_write_and_never_after_a_failure() {
             tx.on_commit(move || {
                 let other = rusqlite::Connection::open(&db).unwrap();
                 let rows =
-                    other.query_row("SELECT count(*) FROM meta WHERE name = 'a'", [], |row| row.get(0));
+                    other.query_row("SELECT count(*) FROM meta WHERE name = 'a'", [], |row| {
+                        row.get(0)
+                    });
                 count.fetch_add(usize::from(rows.unwrap_or(0_u16)), Ordering::SeqCst);
             });
             if fails { Err(Error::refused(ErrorCode::CueNotFound, "no")) } else { Ok(()) }
@@ -210,7 +218,11 @@ fn an_action_runs_after_the_commit_of_its_write_and_never_after_a_failure() {
         (written.wait().is_ok(), seen.load(Ordering::SeqCst))
     };
     assert_eq!(write(true), (false, 0));
-    assert_eq!(write(false), (true, 1), "another connection sees the row before the caller is answered");
+    assert_eq!(
+        write(false),
+        (true, 1),
+        "another connection sees the row before the caller is answered"
+    );
 }
 
 #[test]
@@ -339,7 +351,11 @@ fn users_take_turns_and_the_writes_of_each_stay_in_order() {
     let other = store.write_for(2, counted(&count));
     let nobody = store.write(counted(&count));
     go_on.wait();
-    assert_eq!((other.wait().unwrap(), nobody.wait().unwrap()), (1, 2), "after one write of the busy user");
+    assert_eq!(
+        (other.wait().unwrap(), nobody.wait().unwrap()),
+        (1, 2),
+        "after one write of the busy user"
+    );
     let busy = wait_all(busy);
     assert!(busy.is_sorted(), "{busy:?}");
 }
@@ -446,7 +462,10 @@ fn a_long_read_stops_neither_writes_nor_later_checkpoints() {
         opened.write_mebibyte();
     }
     let during = opened.restarts();
-    assert!(opened.log_bytes() > 80 * MEBIBYTE, "the reader still needs pages: the log keeps all later ones");
+    assert!(
+        opened.log_bytes() > 80 * MEBIBYTE,
+        "the reader still needs pages: the log keeps all later ones"
+    );
     assert_eq!(rows(&reader), seen, "the read sees its own snapshot");
     reader.execute_batch("COMMIT").unwrap();
     // The next checkpoint copies all, and one of the next commits starts the log again.

@@ -72,7 +72,10 @@ impl Api {
     /// Starts a long poll. The server has read it when this returns: it follows a request that has its response.
     pub fn poll(&self, user: &User, path: &str) -> PendingResponse {
         let request = |path: &str| {
-            format!("GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {}\r\n\r\n", user.key())
+            format!(
+                "GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {}\r\n\r\n",
+                user.key()
+            )
         };
         let mut connection = self.server.connect();
         connection.send(&[request("/v1/workers"), request(path)].concat());

@@ -181,8 +181,9 @@ impl Client {
         };
         // A server that refuses early may close before everything is written; its response is readable all the same.
         let written = connection.stream().write_all(bytes);
-        let response =
-            connection.read_response(bytes.starts_with(b"HEAD ")).or_else(|error| written.and(Err(error)))?;
+        let response = connection
+            .read_response(bytes.starts_with(b"HEAD "))
+            .or_else(|error| written.and(Err(error)))?;
         if self.is_checked {
             checks::check(bytes, &response);
         }
@@ -277,13 +278,17 @@ impl Connection {
         let reader = &mut self.reader;
         let cut = || io::Error::from(io::ErrorKind::UnexpectedEof);
         let (first, headers) = read_head(reader)?.ok_or_else(cut)?;
-        let status =
-            first.split(' ').nth(1).and_then(|word| word.parse().ok()).ok_or(io::ErrorKind::InvalidData)?;
+        let status = first
+            .split(' ')
+            .nth(1)
+            .and_then(|word| word.parse().ok())
+            .ok_or(io::ErrorKind::InvalidData)?;
         let mut response = Response { status, headers, body: Vec::new() };
         if is_head || matches!(status, 204 | 304) || status < 200 {
             return Ok(response);
         }
-        if let Some(length) = response.header("content-length").and_then(|value| value.parse().ok()) {
+        if let Some(length) = response.header("content-length").and_then(|value| value.parse().ok())
+        {
             response.body.resize(length, 0);
             reader.read_exact(&mut response.body)?;
         } else if response.header("transfer-encoding").is_some() {
@@ -317,7 +322,8 @@ impl Response {
         if self.body.is_empty() {
             return Value::Null;
         }
-        serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error} in {}", self.text()))
+        serde_json::from_slice(&self.body)
+            .unwrap_or_else(|error| panic!("{error} in {}", self.text()))
     }
 
     pub fn text(&self) -> String {
@@ -350,7 +356,10 @@ pub type Head = (String, Vec<(String, String)>);
 
 /// A header's value, by its name in any case.
 pub fn header<'a>(headers: &'a [(String, String)], name: &str) -> Option<&'a str> {
-    headers.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
+    headers
+        .iter()
+        .find(|(known, _)| known.eq_ignore_ascii_case(name))
+        .map(|(_, value)| value.as_str())
 }
 
 /// Reads a head; `None` when the connection ends before it begins.
@@ -367,7 +376,9 @@ pub fn read_head(reader: &mut impl BufRead) -> io::Result<Option<Head>> {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         match line.trim_end().split_once(':') {
-            Some((name, value)) => headers.push((name.to_ascii_lowercase(), value.trim().to_owned())),
+            Some((name, value)) => {
+                headers.push((name.to_ascii_lowercase(), value.trim().to_owned()))
+            }
             None => return Ok(Some((first.trim_end().to_owned(), headers))),
         }
     }
@@ -377,7 +388,8 @@ fn read_chunks(reader: &mut BufReader<TcpStream>, body: &mut Vec<u8>) -> io::Res
     loop {
         let mut line = String::new();
         reader.read_line(&mut line)?;
-        let length = u64::from_str_radix(line.trim(), 16).map_err(|_| io::ErrorKind::InvalidData)?;
+        let length =
+            u64::from_str_radix(line.trim(), 16).map_err(|_| io::ErrorKind::InvalidData)?;
         let before = body.len() as u64;
         reader.take(length).read_to_end(body)?;
         if body.len() as u64 - before < length {

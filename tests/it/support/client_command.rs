@@ -77,12 +77,19 @@ impl ClientHome {
     /// A command, for tests that start it in their own way. Times are in UTC.
     pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = cued(arguments);
-        for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("CUEAPI_"))
+        for (name, _) in
+            std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("CUEAPI_"))
         {
             command.env_remove(name);
         }
-        for name in ["XDG_CONFIG_HOME", "NO_COLOR", "CLICOLOR_FORCE", "BROWSER", "DISPLAY", "WAYLAND_DISPLAY"]
-        {
+        for name in [
+            "XDG_CONFIG_HOME",
+            "NO_COLOR",
+            "CLICOLOR_FORCE",
+            "BROWSER",
+            "DISPLAY",
+            "WAYLAND_DISPLAY",
+        ] {
             command.env_remove(name);
         }
         command.env("HOME", self.folder.path()).env("TZ", "UTC").current_dir(self.folder.path());
@@ -118,7 +125,9 @@ impl ClientHome {
                 None => bash.env_remove(name),
             };
         }
-        bash.args(["-euo", "pipefail", "-c", script]).current_dir(self.folder()).stdin(Stdio::null());
+        bash.args(["-euo", "pipefail", "-c", script])
+            .current_dir(self.folder())
+            .stdin(Stdio::null());
         bash
     }
 
@@ -157,7 +166,8 @@ impl ClientHome {
     #[track_caller]
     pub fn json(&self, arguments: &[&str]) -> Value {
         let text = self.ok(&[arguments, &["--json"]].concat());
-        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{arguments:?}: {error} in {text}"))
+        serde_json::from_str(&text)
+            .unwrap_or_else(|error| panic!("{arguments:?}: {error} in {text}"))
     }
 
     /// Standard error of a command that must exit with `code` and print no result.
@@ -172,7 +182,8 @@ impl ClientHome {
     #[track_caller]
     pub fn json_error(&self, arguments: &[&str], code: i32) -> Value {
         let text = self.fails(&[arguments, &["--json"]].concat(), code);
-        let error: Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error} in {text}"));
+        let error: Value =
+            serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error} in {text}"));
         error["error"].clone()
     }
 }
@@ -193,7 +204,11 @@ impl LiveCommand {
         for name in ["LC_ALL", "LC_CTYPE"] {
             command.env_remove(name);
         }
-        command.arg("--verbose").env("LANG", "C.UTF-8").stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+            .arg("--verbose")
+            .env("LANG", "C.UTF-8")
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         Self::new(command.spawn().unwrap())
     }
 
@@ -231,7 +246,8 @@ impl LiveCommand {
     pub fn wait_for_note(&mut self, text: &str) {
         loop {
             let note = self.notes.recv_timeout(HANG_TIMEOUT);
-            let note = note.unwrap_or_else(|error| panic!("no note {text:?}: {error}; {}", self.stderr));
+            let note =
+                note.unwrap_or_else(|error| panic!("no note {text:?}: {error}; {}", self.stderr));
             self.stderr.push_str(&note);
             self.stderr.push('\n');
             if note.contains(text) {
@@ -285,7 +301,8 @@ impl Sink {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
         let mut stderr = BufReader::new(child.stderr.take().unwrap());
-        let is_for_programs = arguments.iter().any(|it| ["--json", "-q", "json", "yaml"].contains(it));
+        let is_for_programs =
+            arguments.iter().any(|it| ["--json", "-q", "json", "yaml"].contains(it));
         let first = if is_for_programs { line(&mut stderr) } else { line(&mut stdout) };
         let addr = first.strip_prefix("listening on http://").expect(&first).parse().unwrap();
         Self { child: Process(child), addr, stdout, stderr }
@@ -316,10 +333,12 @@ impl Sink {
     }
 
     pub fn send(&self, headers: &[(&str, String)], body: &str) -> Connection {
-        let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+        let headers: String =
+            headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
         let mut connection = Connection::open(self.addr).unwrap();
         let length = body.len();
-        let head = format!("POST /hook HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n{headers}\r\n");
+        let head =
+            format!("POST /hook HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n{headers}\r\n");
         connection.stream().write_all(format!("{head}{body}").as_bytes()).unwrap();
         connection
     }

@@ -135,9 +135,16 @@ impl DeliveryFixture {
         dispatcher.run_once(&self.app, Vec::new(), DispatcherMode::Running).unwrap()
     }
 
-    pub fn attempt(&self, webhook_client: &dyn WebhookClient, claimed: &ClaimedDelivery) -> FinishedAttempt {
-        let loaded =
-            self.app.store.read_blocking(|read| delivery_queue::load_request(read, *claimed)).unwrap();
+    pub fn attempt(
+        &self,
+        webhook_client: &dyn WebhookClient,
+        claimed: &ClaimedDelivery,
+    ) -> FinishedAttempt {
+        let loaded = self
+            .app
+            .store
+            .read_blocking(|read| delivery_queue::load_request(read, *claimed))
+            .unwrap();
         deliver(webhook_client, loaded, || Some(self.now())).unwrap()
     }
 
@@ -146,13 +153,15 @@ impl DeliveryFixture {
         let mut dispatcher = Dispatcher::new(self.app.config.delivery_threads);
         let (mut attempts, mut finished) = (0, Vec::new());
         loop {
-            let claimed = dispatcher.run_once(&self.app, finished, DispatcherMode::Running).unwrap();
+            let claimed =
+                dispatcher.run_once(&self.app, finished, DispatcherMode::Running).unwrap();
             if claimed.is_empty() {
                 assert_eq!(dispatcher.unfinished(), 0);
                 return attempts;
             }
             attempts += claimed.len();
-            finished = claimed.iter().map(|claimed| self.attempt(webhook_client, claimed)).collect();
+            finished =
+                claimed.iter().map(|claimed| self.attempt(webhook_client, claimed)).collect();
         }
     }
 }
@@ -179,7 +188,9 @@ pub struct RecordingClient {
 }
 
 impl RecordingClient {
-    pub fn with(responses: impl IntoIterator<Item = Result<WebhookResponse, DeliveryError>>) -> Self {
+    pub fn with(
+        responses: impl IntoIterator<Item = Result<WebhookResponse, DeliveryError>>,
+    ) -> Self {
         Self { responses: Mutex::new(responses.into_iter().collect()), requests: Mutex::default() }
     }
 

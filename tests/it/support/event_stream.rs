@@ -37,7 +37,8 @@ impl EventReader {
 
     /// As [`EventReader::open`], through a proxy that names the address of the client.
     pub fn from(addr: SocketAddr, client: &Client, address: &str) -> Self {
-        let headers = format!("Authorization: Bearer {}\r\nX-Forwarded-For: {address}\r\n", client.key());
+        let headers =
+            format!("Authorization: Bearer {}\r\nX-Forwarded-For: {address}\r\n", client.key());
         Self::with_headers(addr, "", &headers)
     }
 
@@ -54,7 +55,10 @@ impl EventReader {
         let mut reader = BufReader::new(stream);
         let (first, headers) = read_head(&mut reader).unwrap().expect("a response");
         assert!(first.contains(" 200 "), "{first}");
-        check(request.as_bytes(), &Response { status: 200, headers: headers.clone(), body: Vec::new() });
+        check(
+            request.as_bytes(),
+            &Response { status: 200, headers: headers.clone(), body: Vec::new() },
+        );
         Self { reader, headers, text: String::new() }
     }
 
@@ -78,7 +82,8 @@ impl EventReader {
             if line.is_empty() {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
-            let length = u64::from_str_radix(line.trim(), 16).map_err(|_| io::ErrorKind::InvalidData)?;
+            let length =
+                u64::from_str_radix(line.trim(), 16).map_err(|_| io::ErrorKind::InvalidData)?;
             (&mut self.reader).take(length).read_to_string(&mut self.text)?;
             self.reader.read_line(&mut String::new())?;
             if length == 0 {
@@ -119,7 +124,8 @@ impl EventReader {
 
     /// The events up to the move of the test clock, which comes after all that it caused.
     pub fn until_clock_moved(&mut self) -> Vec<(String, Value)> {
-        let mut events = self.until(|event, data| event == "server.state" && data["state"] == "clock_moved");
+        let mut events =
+            self.until(|event, data| event == "server.state" && data["state"] == "clock_moved");
         events.pop();
         events
     }

@@ -41,8 +41,17 @@ pub struct Fixture {
 impl Drop for Fixture {
     fn drop(&mut self) {
         if self.checks_counters && !std::thread::panicking() {
-            let wrong = self.app.store.read(|file| counters::discrepancies(file)).wait().unwrap_or_default();
-            assert_eq!(wrong, Vec::<String>::new(), "the counters of the file are right after every test");
+            let wrong = self
+                .app
+                .store
+                .read(|file| counters::discrepancies(file))
+                .wait()
+                .unwrap_or_default();
+            assert_eq!(
+                wrong,
+                Vec::<String>::new(),
+                "the counters of the file are right after every test"
+            );
         }
     }
 }
@@ -79,7 +88,8 @@ impl Fixture {
 
     /// The same file and instant in a new app, as after a restart of the process.
     pub fn restart(mut self) -> Self {
-        let (now, config, checks_counters) = (self.now(), self.app.config.clone(), self.checks_counters);
+        let (now, config, checks_counters) =
+            (self.now(), self.app.config.clone(), self.checks_counters);
         let folder = self.folder.take();
         // One app at a time may open the file.
         drop(self);
@@ -95,7 +105,10 @@ impl Fixture {
         self.app.clock.set(self.now() + SignedDuration::from_secs(seconds));
     }
 
-    pub fn write<T: Send + 'static>(&self, job: impl FnOnce(&WriteTx<'_>) -> T + Send + 'static) -> T {
+    pub fn write<T: Send + 'static>(
+        &self,
+        job: impl FnOnce(&WriteTx<'_>) -> T + Send + 'static,
+    ) -> T {
         self.app.store.write(move |tx| Ok(job(tx))).wait().unwrap()
     }
 
@@ -110,8 +123,10 @@ impl Fixture {
         let hook = Arc::clone(&fails);
         self.app.store.read(|_| Ok(())).wait().unwrap();
         // The hook already refuses the commit that installs it.
-        let installed =
-            self.app.store.write(move |tx| Ok(tx.commit_hook(Some(move || hook.load(Ordering::SeqCst)))?));
+        let installed = self
+            .app
+            .store
+            .write(move |tx| Ok(tx.commit_hook(Some(move || hook.load(Ordering::SeqCst)))?));
         drop(installed.wait());
         fails
     }
@@ -157,12 +172,15 @@ impl Fixture {
 
     /// Scheduled executions of `cue`, due now, one per payload.
     pub fn runs(&self, cue: &Cue, payloads: impl IntoIterator<Item = Value>) -> Vec<ExecutionId> {
-        let runs: Vec<_> =
-            payloads.into_iter().map(|payload| (self.new_execution(cue, &payload), payload)).collect();
+        let runs: Vec<_> = payloads
+            .into_iter()
+            .map(|payload| (self.new_execution(cue, &payload), payload))
+            .collect();
         let ids = runs.iter().map(|(new, _)| new.id).collect();
         let stored = self.app.store.write(|tx| {
             for (mut new, payload) in runs {
-                new.payload_key = Some(cues::insert_single_use_payload(tx, new.cue_key, &payload.into())?);
+                new.payload_key =
+                    Some(cues::insert_single_use_payload(tx, new.cue_key, &payload.into())?);
                 executions::insert(tx, &new)?;
             }
             tx.wake(WakeSet { claim: true, ..WakeSet::default() });
@@ -195,7 +213,12 @@ impl Fixture {
     }
 
     pub fn execution(&self, user_key: i64, id: ExecutionId) -> ExecutionDetails {
-        self.app.store.read(move |read| executions::find(read, user_key, id)).wait().unwrap().unwrap()
+        self.app
+            .store
+            .read(move |read| executions::find(read, user_key, id))
+            .wait()
+            .unwrap()
+            .unwrap()
     }
 
     pub fn cue(&self, key: i64) -> Cue {
@@ -210,7 +233,12 @@ impl Fixture {
         limit: u32,
     ) -> Vec<ClaimableExecution> {
         let filter = ClaimFilter { task: task.map(str::to_owned), agent: agent.map(str::to_owned) };
-        self.app.store.read(move |read| claims::list(read, user, &filter, limit)).wait().unwrap().executions
+        self.app
+            .store
+            .read(move |read| claims::list(read, user, &filter, limit))
+            .wait()
+            .unwrap()
+            .executions
     }
 
     /// Claims an execution; returns the number of the attempt.

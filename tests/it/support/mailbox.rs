@@ -50,7 +50,8 @@ impl Mailbox {
         let hung = Arc::clone(&hanging);
         thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
-                let (received, script, hung) = (received.clone(), Arc::clone(&script), Arc::clone(&hung));
+                let (received, script, hung) =
+                    (received.clone(), Arc::clone(&script), Arc::clone(&hung));
                 // A client that disconnects early has sent no mail.
                 thread::spawn(move || drop(converse(stream, &received, &script, &hung)));
             }
@@ -138,7 +139,8 @@ fn converse(
 ) -> io::Result<()> {
     let mut lines = BufReader::new(stream.try_clone()?).lines();
     let mut out = stream;
-    let mut mail = Received { login: None, from: String::new(), to: String::new(), message: String::new() };
+    let mut mail =
+        Received { login: None, from: String::new(), to: String::new(), message: String::new() };
     write!(out, "220 mailbox\r\n")?;
     while let Some(line) = lines.next().transpose()? {
         let (verb, rest) = line.split_once([' ', ':']).unwrap_or((&line, ""));

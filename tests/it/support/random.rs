@@ -53,12 +53,17 @@ pub fn random_document(random: &mut Random, depth: usize) -> String {
         4 | 5 => text += &integer(random),
         6..=8 => text += &string(random),
         9..=11 => {
-            let items: Vec<_> = (0..random.below(5)).map(|_| random_document(random, depth - 1)).collect();
-            text += &format!("[{}]", if items.is_empty() { blanks(random) } else { items.join(",") });
+            let items: Vec<_> =
+                (0..random.below(5)).map(|_| random_document(random, depth - 1)).collect();
+            text +=
+                &format!("[{}]", if items.is_empty() { blanks(random) } else { items.join(",") });
         }
         _ => {
             let fields: Vec<_> = (0..random.below(6)).map(|_| field(random, depth - 1)).collect();
-            text += &format!("{{{}}}", if fields.is_empty() { blanks(random) } else { fields.join(",") });
+            text += &format!(
+                "{{{}}}",
+                if fields.is_empty() { blanks(random) } else { fields.join(",") }
+            );
         }
     }
     text + &blanks(random)
@@ -97,7 +102,10 @@ fn integer(random: &mut Random) -> String {
         2 => random.next().to_string(),
         3 => ((1_u64 << 53) - 2 + random.below(5)).to_string(),
         4 => (u128::from(u64::MAX) - 2 + u128::from(random.below(5))).to_string(),
-        _ => (0..=random.below(400)).map(|_| random.below(9) + 1).map(|digit| digit.to_string()).collect(),
+        _ => (0..=random.below(400))
+            .map(|_| random.below(9) + 1)
+            .map(|digit| digit.to_string())
+            .collect(),
     };
     format!("{sign}{digits}")
 }
@@ -131,7 +139,8 @@ fn near(double: f64, random: &mut Random) -> f64 {
 
 fn spelled(random: &mut Random) -> String {
     let whole = random.below(1000);
-    let fraction = random.pick(&["", ".0", ".50", ".000000000000000000000001", ".9999999999999999999999"]);
+    let fraction =
+        random.pick(&["", ".0", ".50", ".000000000000000000000001", ".9999999999999999999999"]);
     let mark = random.pick(&["e", "E", "e+", "E-", "e-00", "E+0"]);
     format!("{whole}{fraction}{mark}{}", random.below(290))
 }
@@ -143,7 +152,11 @@ fn string(random: &mut Random) -> String {
 
 fn character(random: &mut Random) -> String {
     let char = match random.below(7) {
-        0 => return random.pick(&["\\\"", "\\\\", "\\/", "\\b", "\\f", "\\n", "\\r", "\\t"]).to_owned(),
+        0 => {
+            return random
+                .pick(&["\\\"", "\\\\", "\\/", "\\b", "\\f", "\\n", "\\r", "\\t"])
+                .to_owned();
+        }
         1 => char::from(random.below(0x80) as u8),
         2 => char::from(0x70 + random.below(0x40) as u8),
         3 => char::from_u32(0xFF00 + random.below(0x200) as u32).unwrap_or('\u{fffd}'),

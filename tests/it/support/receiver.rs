@@ -68,7 +68,8 @@ impl Receiver {
     fn bind(host: &str, on_accept: Option<Script>) -> Self {
         let listener = TcpListener::bind((host, 0)).unwrap();
         let addr = listener.local_addr().unwrap();
-        let shared = Arc::new(Shared { state: Mutex::default(), changed: Condvar::new(), on_accept });
+        let shared =
+            Arc::new(Shared { state: Mutex::default(), changed: Condvar::new(), on_accept });
         let accepting = Arc::clone(&shared);
         thread::spawn(move || accepting.accept(&listener));
         Self { addr, shared }
@@ -127,12 +128,16 @@ impl Receiver {
 
     #[track_caller]
     pub fn wait_for(&self, count: usize) {
-        self.wait(&format!("{count} deliveries"), HANG_TIMEOUT, |state| state.deliveries.len() >= count);
+        self.wait(&format!("{count} deliveries"), HANG_TIMEOUT, |state| {
+            state.deliveries.len() >= count
+        });
     }
 
     #[track_caller]
     pub fn wait_hanging(&self, count: usize) {
-        self.wait(&format!("{count} hanging deliveries"), HANG_TIMEOUT, |state| state.hanging >= count);
+        self.wait(&format!("{count} hanging deliveries"), HANG_TIMEOUT, |state| {
+            state.hanging >= count
+        });
     }
 
     /// Waits until this side has closed `count` connections.
@@ -275,8 +280,9 @@ fn is_open(stream: &TcpStream) -> bool {
         return false;
     }
     let peeked = stream.peek(&mut [0]);
-    let timed_out =
-        |error: &io::Error| matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut);
+    let timed_out = |error: &io::Error| {
+        matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
+    };
     set_timeout(None) && peeked.map_or_else(|error| timed_out(&error), |bytes| bytes > 0)
 }
 
@@ -285,8 +291,9 @@ fn overlapping_requests_of_one_execution_are_detected() {
     let receiver = Receiver::with(Reaction::Hang);
     let send = |id: &str| {
         let mut stream = TcpStream::connect(receiver.addr).unwrap();
-        let request =
-            format!("POST /hook HTTP/1.1\r\nX-CueAPI-Execution-Id: {id}\r\nContent-Length: 0\r\n\r\n");
+        let request = format!(
+            "POST /hook HTTP/1.1\r\nX-CueAPI-Execution-Id: {id}\r\nContent-Length: 0\r\n\r\n"
+        );
         stream.write_all(request.as_bytes()).unwrap();
         stream
     };
@@ -368,13 +375,16 @@ impl Delivery {
 pub fn respond(reaction: &Reaction, mut stream: &TcpStream) -> io::Result<bool> {
     match reaction {
         Reaction::Status(status) => {
-            stream.write_all(format!("HTTP/1.1 {status} X\r\nContent-Length: 0\r\n\r\n").as_bytes())?;
+            stream.write_all(
+                format!("HTTP/1.1 {status} X\r\nContent-Length: 0\r\n\r\n").as_bytes(),
+            )?;
         }
         Reaction::Full(status, headers, body) => {
             let headers: String =
                 headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
             let length = body.len();
-            let response = format!("HTTP/1.1 {status} X\r\n{headers}Content-Length: {length}\r\n\r\n{body}");
+            let response =
+                format!("HTTP/1.1 {status} X\r\n{headers}Content-Length: {length}\r\n\r\n{body}");
             stream.write_all(response.as_bytes())?;
         }
         Reaction::Hang => stream.write_all(b"HTTP/1.1 200 X\r\nContent-Length: 0\r\n\r\n")?,

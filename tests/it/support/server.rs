@@ -53,7 +53,8 @@ impl Server {
 
     /// As [`Server::with_test_clock`], on a system whose time zones are in `folder`.
     pub fn with_zones(folder: &Path, instant: &str) -> Self {
-        let (dir, flags) = (TempDir::new().unwrap(), [DEV_UNLIMITED, &["--test-clock", instant]].concat());
+        let (dir, flags) =
+            (TempDir::new().unwrap(), [DEV_UNLIMITED, &["--test-clock", instant]].concat());
         Self::start_with(dir.path().join("cued.db"), dir, &flags, Some(folder.to_owned()))
     }
 
@@ -172,7 +173,8 @@ impl Server {
 
     fn restart_listening_on(&mut self, listen: &str) {
         let zones = self.zones.as_deref();
-        (self.child, self.addr, self.metrics) = spawn(&self.db, self.dir.path(), &self.flags, zones, listen);
+        (self.child, self.addr, self.metrics) =
+            spawn(&self.db, self.dir.path(), &self.flags, zones, listen);
     }
 
     /// As [`Server::restart`], with the test clock at `instant`.
@@ -182,7 +184,8 @@ impl Server {
 
     /// As [`Server::restart`], with another value of a flag.
     pub fn restart_with(&mut self, flag: &str, value: &str) {
-        let place = self.flags.iter().position(|given| given == flag).expect("a flag that was given");
+        let place =
+            self.flags.iter().position(|given| given == flag).expect("a flag that was given");
         value.clone_into(&mut self.flags[place + 1]);
         self.restart();
     }
@@ -198,7 +201,11 @@ impl Drop for Server {
                 lines[lines.len().saturating_sub(40)..].join("\n")
             );
         } else if let Ok(wrong) = counters::discrepancies(&self.sqlite()) {
-            assert_eq!(wrong, Vec::<String>::new(), "the counters of the file are right after every test");
+            assert_eq!(
+                wrong,
+                Vec::<String>::new(),
+                "the counters of the file are right after every test"
+            );
         }
     }
 }
@@ -225,7 +232,9 @@ impl Drop for Process {
 /// A command of the program, without the environment variables of the tests.
 pub fn cued(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_cued"));
-    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("CUED_")) {
+    for (name, _) in
+        std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("CUED_"))
+    {
         command.env_remove(name);
     }
     command.args(arguments);
@@ -256,10 +265,11 @@ pub fn peak_mb(pid: u32) -> u64 {
 pub fn busy_time(pid: u32) -> Duration {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).unwrap();
     // A thread can have ended in the meantime.
-    let times =
-        threads.filter_map(|thread| fs::read_to_string(thread.unwrap().path().join("schedstat")).ok());
-    let nanos =
-        |times: String| -> u64 { times.split(' ').take(2).map(|time| time.parse::<u64>().unwrap()).sum() };
+    let times = threads
+        .filter_map(|thread| fs::read_to_string(thread.unwrap().path().join("schedstat")).ok());
+    let nanos = |times: String| -> u64 {
+        times.split(' ').take(2).map(|time| time.parse::<u64>().unwrap()).sum()
+    };
     Duration::from_nanos(times.map(nanos).sum())
 }
 
@@ -277,7 +287,11 @@ pub fn until<T>(what: &str, condition: impl FnMut() -> Option<T>) -> T {
 
 /// As [`until`], for conditions that take their time by design.
 #[track_caller]
-pub fn until_within<T>(what: &str, timeout: Duration, mut condition: impl FnMut() -> Option<T>) -> T {
+pub fn until_within<T>(
+    what: &str,
+    timeout: Duration,
+    mut condition: impl FnMut() -> Option<T>,
+) -> T {
     let begun = Instant::now();
     loop {
         if let Some(value) = condition() {
@@ -339,7 +353,8 @@ fn spawn(
     let watched = flags.iter().any(|flag| flag == "--metrics-listen");
     let metrics = watched.then(|| {
         let line = line_of(&mut stdout).unwrap();
-        let address = line.strip_prefix("cued metrics on http://").and_then(|it| it.strip_suffix("/metrics"));
+        let address =
+            line.strip_prefix("cued metrics on http://").and_then(|it| it.strip_suffix("/metrics"));
         address.expect(&line).parse().unwrap()
     });
     // Reads standard output to its end, so that the server never blocks on it.

@@ -157,8 +157,7 @@ impl Ledger {
         };
         checked.map_err(|reason| (400, reason))?;
         let number = self.calls.len() + 1;
-        let response =
-            json!({"id": format!("s_{number}"), "url": format!("https://pay.example.com/{number}")});
+        let response = json!({"id": format!("s_{number}"), "url": format!("https://pay.example.com/{number}")});
         self.calls.push(Call { path: call.path.clone(), form, idempotency_key: key.to_owned() });
         self.responses.insert(key.to_owned(), response.to_string());
         Ok(response.to_string())
@@ -186,7 +185,9 @@ fn check_checkout(form: &BTreeMap<String, String>) -> Result<(), String> {
             Err("You may only specify one of these parameters: customer, customer_email".to_owned())
         }
         (Some(customer), None) => customer_known(customer),
-        (None, Some(email)) if !email.contains('@') => Err(format!("Invalid email address: {email}")),
+        (None, Some(email)) if !email.contains('@') => {
+            Err(format!("Invalid email address: {email}"))
+        }
         _ => Ok(()),
     }
 }
@@ -220,7 +221,11 @@ fn absolute(url: &str) -> Result<(), String> {
 }
 
 fn customer_known(customer: &str) -> Result<(), String> {
-    if customer.starts_with("cus_") { Ok(()) } else { Err(format!("No such customer: '{customer}'")) }
+    if customer.starts_with("cus_") {
+        Ok(())
+    } else {
+        Err(format!("No such customer: '{customer}'"))
+    }
 }
 
 fn error(message: &str) -> String {
@@ -236,7 +241,9 @@ fn decoded(body: &[u8]) -> BTreeMap<String, String> {
         while let Some((first, after)) = rest.split_first() {
             let digits = after.get(..2).filter(|_| *first == b'%');
             bytes.push(match digits {
-                Some(digits) => u8::from_str_radix(std::str::from_utf8(digits).unwrap(), 16).unwrap(),
+                Some(digits) => {
+                    u8::from_str_radix(std::str::from_utf8(digits).unwrap(), 16).unwrap()
+                }
                 None if *first == b'+' => b' ',
                 None => *first,
             });

@@ -18,7 +18,8 @@ pub struct Invoices {
 impl Invoices {
     /// Runs once, when the application is deployed.
     pub fn install(&self) -> io::Result<()> {
-        let schedule = json!({"type": "recurring", "cron": "0 0 1 * *", "timezone": "Europe/Berlin"});
+        let schedule =
+            json!({"type": "recurring", "cron": "0 0 1 * *", "timezone": "Europe/Berlin"});
         let invoices = json!({
             "name": "invoices",
             "schedule": schedule,
@@ -28,8 +29,7 @@ impl Invoices {
         });
         self.call("POST", "/v1/cues", Some(invoices))?;
         let payload = json!({"task": "report"});
-        let report =
-            json!({"name": "report", "schedule": schedule, "transport": "worker", "payload": payload});
+        let report = json!({"name": "report", "schedule": schedule, "transport": "worker", "payload": payload});
         self.call("POST", "/v1/cues", Some(report)).map(drop)
     }
 
@@ -44,7 +44,8 @@ impl Invoices {
         let waiting = self.call("GET", "/v1/executions/claimable", None)?;
         for run in waiting["executions"].as_array().into_iter().flatten() {
             let path = format!("/v1/executions/{}", run["id"].as_str().unwrap_or_default());
-            let claim = self.call("POST", &format!("{path}/claim"), Some(json!({"worker_id": "reports"})))?;
+            let claim =
+                self.call("POST", &format!("{path}/claim"), Some(json!({"worker_id": "reports"})))?;
             let task = claim["payload"]["task"].as_str().unwrap_or_default();
             self.reports.lock().unwrap().push(task.to_owned());
             let outcome = json!({"success": true, "result": "1 page"});

@@ -64,7 +64,10 @@ complete, next attempt at 2030-01-31T23:06:00Z"
     );
     let soon = Duration::from_millis(10);
     let waited = failure(|| receiver.wait_for_delivery(1, Match::all().path("/b").timeout(soon)));
-    assert_contains(&waited, "expected 1 delivery at /b, got 0 in 10ms; it is 2030-01-31T23:01:00Z\n");
+    assert_contains(
+        &waited,
+        "expected 1 delivery at /b, got 0 in 10ms; it is 2030-01-31T23:01:00Z\n",
+    );
     assert_contains(&waited, "attempt 2 of 'invoices'");
 }
 
@@ -73,7 +76,9 @@ fn a_request_that_is_not_signed_is_no_delivery() {
     let cued = Cued::new();
     let receiver = cued.receiver();
     let mut forger = TcpStream::connect(receiver.url.trim_start_matches("http://")).unwrap();
-    forger.write_all(b"POST /forged HTTP/1.1\r\nContent-Length: 17\r\n\r\n{\"send\": \"money\"}").unwrap();
+    forger
+        .write_all(b"POST /forged HTTP/1.1\r\nContent-Length: 17\r\n\r\n{\"send\": \"money\"}")
+        .unwrap();
     let mut status = [0; 12];
     forger.read_exact(&mut status).unwrap();
     assert_eq!(status, *b"HTTP/1.1 401");
@@ -171,7 +176,10 @@ fn a_server_that_does_not_start_says_why() {
     let named = output_of(|command| command.env("CUED_BIN", "/nowhere/cued"));
     assert_contains(&named, "twice: CUED_BIN is /nowhere/cued, which is no program");
     let searched = output_of(|command| command.env_remove("CUED_BIN").env("PATH", "/nowhere"));
-    assert_contains(&searched, "there is no cued on the PATH: install it, or set CUED_BIN to its path");
+    assert_contains(
+        &searched,
+        "there is no cued on the PATH: install it, or set CUED_BIN to its path",
+    );
 }
 
 #[test]
@@ -215,7 +223,8 @@ fn ten_cues_in_each_of_a_hundred_tests() {
             cued.fire(cue["id"].as_str().unwrap());
         }
         let delivered = receiver.expect_deliveries(10, Match::all());
-        let mut numbers: Vec<u64> = delivered.iter().filter_map(|one| one.body["number"].as_u64()).collect();
+        let mut numbers: Vec<u64> =
+            delivered.iter().filter_map(|one| one.body["number"].as_u64()).collect();
         numbers.sort_unstable();
         assert_eq!(numbers, (0..10).collect::<Vec<_>>());
     }

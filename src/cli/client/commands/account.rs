@@ -4,7 +4,8 @@
 use serde_json::{Value, json};
 
 use crate::cli::client::command::{
-    Call, Columns, Entry, Form, Lines, Part, View, Work, cue_filter, entry, flag, moment, own, place, switch,
+    Call, Columns, Entry, Form, Lines, Part, View, Work, cue_filter, entry, flag, moment, own,
+    place, switch,
 };
 use crate::cli::client::context::Context;
 use crate::cli::client::words::in_words;
@@ -18,14 +19,22 @@ use crate::client::request::{ApiRequest, ApiResponse, ClientError, segment};
 use crate::domain::account::plan::{NO_LIMIT, bytes_or_max};
 
 const USAGE: Lines = &[
-    ("plan", Form::Cell(|_, usage| plan(usage, &["plan.name", "plan.interval"], "executions.limit"))),
+    (
+        "plan",
+        Form::Cell(|_, usage| plan(usage, &["plan.name", "plan.interval"], "executions.limit")),
+    ),
     ("active cues", Form::Cell(|_, usage| quota(usage, "cues.active", "cues.limit", ""))),
     ("all cues", Form::Cell(|_, usage| quota(usage, "cues.total", "cues.total_limit", ""))),
     ("runs", Form::Cell(|_, usage| runs(usage, "executions.used", "executions.limit"))),
-    ("storage", Form::Cell(|_, usage| quota(usage, "storage.used_bytes", "storage.limit_bytes", ""))),
+    (
+        "storage",
+        Form::Cell(|_, usage| quota(usage, "storage.used_bytes", "storage.limit_bytes", "")),
+    ),
     (
         "requests",
-        Form::Cell(|_, usage| quota(usage, "rate_limit.current_usage", "rate_limit.limit", " in a minute")),
+        Form::Cell(|_, usage| {
+            quota(usage, "rate_limit.current_usage", "rate_limit.limit", " in a minute")
+        }),
     ),
     ("outcomes", Form::Template(OUTCOMES)),
     ("period", Form::Cell(period)),
@@ -82,7 +91,8 @@ fn key_entries() -> Vec<Entry> {
 
 fn session_entries() -> Vec<Entry> {
     let list = Work::Request("GET /v1/auth/sessions", View::List("id", "sessions", SESSIONS));
-    let id = place("id", "ID", "Id of the session").required(false).required_unless_present("others");
+    let id =
+        place("id", "ID", "Id of the session").required(false).required_unless_present("others");
     let others = switch("others", "End all sessions, and unused links").conflicts_with("id");
     let arguments = [own(id), own(others)];
     vec![
@@ -96,7 +106,12 @@ fn secret_entries() -> Vec<Entry> {
     let replace = "Replace the secret and print the new one\n\nDeliveries are signed with both for 24 hours, so that \
                    receivers have time for the change. The old secret of alerts ends at once.";
     vec![
-        entry("show", "Print only the secret", [alert()], Work::Code(|call| print_secret(call, false))),
+        entry(
+            "show",
+            "Print only the secret",
+            [alert()],
+            Work::Code(|call| print_secret(call, false)),
+        ),
         entry("regenerate", replace, [alert()], Work::Code(|call| print_secret(call, true))),
     ]
 }
@@ -108,13 +123,15 @@ fn key_id(context: &Context, key: &Value) -> String {
 }
 
 fn period(context: &Context, usage: &Value) -> Cell {
-    let time = |field: &str| context.output.times.instant(&text_of(&usage["billing_period"], field));
+    let time =
+        |field: &str| context.output.times.instant(&text_of(&usage["billing_period"], field));
     format!("{} to {}", time("start"), time("end")).into()
 }
 
 /// The plan, only on a server with limits.
 pub fn plan(account: &Value, fields: &[&str], limit: &str) -> Cell {
-    let is_limited = text_of(account, limit).parse::<u64>().is_ok_and(|limit| limit < NO_LIMIT.into());
+    let is_limited =
+        text_of(account, limit).parse::<u64>().is_ok_and(|limit| limit < NO_LIMIT.into());
     let texts = fields.iter().map(|field| text_of(account, field)).filter(|text| !text.is_empty());
     let texts: Vec<String> = texts.filter(|_| is_limited).collect();
     texts.join(" ").into()
@@ -125,8 +142,11 @@ pub fn quota(usage: &Value, used: &str, limit: &str, unit: &str) -> Cell {
     let number = |field: &str| text_of(usage, field).parse::<u64>().ok();
     let is_bytes = limit.ends_with("_bytes");
     let show = |number| if is_bytes { size(number) } else { number.to_string() };
-    let no_limit =
-        if is_bytes { u64::try_from(bytes_or_max(None)).unwrap_or(u64::MAX) } else { NO_LIMIT.into() };
+    let no_limit = if is_bytes {
+        u64::try_from(bytes_or_max(None)).unwrap_or(u64::MAX)
+    } else {
+        NO_LIMIT.into()
+    };
     match (number(used), number(limit)) {
         (Some(used), Some(limit)) if limit < no_limit => {
             let style = match used {
@@ -171,7 +191,8 @@ fn add_key(call: &Call<'_>) -> Result<(), CliError> {
 
 fn revoke_key(call: &Call<'_>) -> Result<(), CliError> {
     let context = call.context;
-    let keys = List::from_response(&context.fetch(&ApiRequest::get("/v1/auth/keys"))?, "keys")?.items;
+    let keys =
+        List::from_response(&context.fetch(&ApiRequest::get("/v1/auth/keys"))?, "keys")?.items;
     let key = find_key(&keys, call.text("key").unwrap_or_default())?;
     let (id, name) = (text_of(key, "id"), printable(&text_of(key, "name")));
     let is_own = key["current"] == true;
@@ -206,7 +227,8 @@ fn find_key<'a>(keys: &'a [Value], wanted: &str) -> Result<&'a Value, CliError> 
             Err(not_found("no key begins so; `cued account keys` lists the keys"))
         }
         [] => {
-            let names: Vec<String> = keys.iter().map(|key| printable(&text_of(key, "name"))).collect();
+            let names: Vec<String> =
+                keys.iter().map(|key| printable(&text_of(key, "name"))).collect();
             let names = names.iter().map(String::as_str);
             let advice = did_you_mean(&printable(wanted), names, "`cued account keys` lists them");
             Err(not_found(format!("there is no key {wanted:?}; {advice}")))
@@ -221,13 +243,15 @@ fn find_key<'a>(keys: &'a [Value], wanted: &str) -> Result<&'a Value, CliError> 
 fn end_sessions(call: &Call<'_>) -> Result<(), CliError> {
     let (context, output) = (call.context, &call.context.output);
     if let Some(id) = call.text("id") {
-        let answer = context.send(&ApiRequest::delete(format!("/v1/auth/sessions/{}", segment(id))))?;
+        let answer =
+            context.send(&ApiRequest::delete(format!("/v1/auth/sessions/{}", segment(id))))?;
         return output.done(&answer, "id", |_| format!("Session {id} is ended."));
     }
     // The key of this request is the current credential; all sessions are others.
     context.confirm("Every browser that is signed in to the account will be signed out. Do it?")?;
     let answer = context.send(&ApiRequest::delete("/v1/auth/sessions"))?;
-    output.done(&answer, "ended", |ended| format!("{} sessions are ended.", text_of(ended, "ended")))
+    output
+        .done(&answer, "ended", |ended| format!("{} sessions are ended.", text_of(ended, "ended")))
 }
 
 fn print_secret(call: &Call<'_>, is_replaced: bool) -> Result<(), CliError> {
@@ -245,7 +269,9 @@ fn print_secret(call: &Call<'_>, is_replaced: bool) -> Result<(), CliError> {
     output.done(&answer, field, print)?;
     match output.times.instant(&text_of(&answer.value()?, "previous_secret_expires_at")) {
         expiry if expiry.is_empty() => output.note("The old secret is not valid any more."),
-        expiry => output.note(&format!("Deliveries are signed with the old secret too until {expiry}.")),
+        expiry => {
+            output.note(&format!("Deliveries are signed with the old secret too until {expiry}."))
+        }
     }
 }
 
@@ -303,7 +329,8 @@ fn remove_worker(call: &Call<'_>) -> Result<(), CliError> {
             && refused.code == "worker_not_found"
         {
             let ids = worker_ids(context);
-            let advice = did_you_mean(id, ids.iter().map(String::as_str), "`cued worker list` shows all");
+            let advice =
+                did_you_mean(id, ids.iter().map(String::as_str), "`cued worker list` shows all");
             refused.say(format!("there is no worker {id:?}; {advice}"));
         }
         error

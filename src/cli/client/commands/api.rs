@@ -129,10 +129,14 @@ fn target(path: &str) -> Result<String, CliError> {
         ));
     }
     let path = path.split('#').next().unwrap_or_default();
-    let path = utf8_percent_encode(path.strip_prefix('/').unwrap_or(path), NOT_IN_TARGETS).to_string();
+    let path =
+        utf8_percent_encode(path.strip_prefix('/').unwrap_or(path), NOT_IN_TARGETS).to_string();
     let first = path.split(['/', '?']).next().unwrap_or_default();
-    let target =
-        if first == "v1" || OUTSIDE.contains(&first) { format!("/{path}") } else { format!("/v1/{path}") };
+    let target = if first == "v1" || OUTSIDE.contains(&first) {
+        format!("/{path}")
+    } else {
+        format!("/v1/{path}")
+    };
     if path_of(&target) == STREAM {
         return Err(usage("the stream of events has no end: use `cued tail`"));
     }
@@ -143,7 +147,9 @@ fn target(path: &str) -> Result<String, CliError> {
 fn with_slug_in_one_segment(target: String) -> String {
     let slug = target.strip_prefix("/v1/cues/slug:").and_then(|rest| rest.split_once('/'));
     match slug {
-        Some((namespace, rest)) if !namespace.contains('?') && !BELOW_CUES.contains(&path_of(rest)) => {
+        Some((namespace, rest))
+            if !namespace.contains('?') && !BELOW_CUES.contains(&path_of(rest)) =>
+        {
             format!("/v1/cues/slug:{namespace}%2F{rest}")
         }
         _ => target,
@@ -170,10 +176,15 @@ fn header(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once(':').ok_or("expected 'Name: value'")?;
     let (name, value) = (name.trim(), value.trim());
     if OWN_HEADERS.iter().any(|own| own.eq_ignore_ascii_case(name)) {
-        return Err(format!("{name} is set by cued: the key comes from the profile or CUED_API_KEY"));
+        return Err(format!(
+            "{name} is set by cued: the key comes from the profile or CUED_API_KEY"
+        ));
     }
     let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-    if name.is_empty() || !name.bytes().all(is_name) || value.contains(|char: char| char.is_control()) {
+    if name.is_empty()
+        || !name.bytes().all(is_name)
+        || value.contains(|char: char| char.is_control())
+    {
         return Err("expected 'Name: value'".to_owned());
     }
     Ok((name.to_owned(), value.to_owned()))
@@ -182,7 +193,9 @@ fn header(text: &str) -> Result<(String, String), String> {
 /// The fields as a JSON object. A value that is JSON counts as such, else as text.
 fn object(fields: &[(String, String)]) -> Value {
     let value = |text: &str| serde_json::from_str(text).unwrap_or_else(|_| Value::from(text));
-    Value::Object(fields.iter().map(|(name, text)| (name.clone(), value(text))).collect::<Map<_, _>>())
+    Value::Object(
+        fields.iter().map(|(name, text)| (name.clone(), value(text))).collect::<Map<_, _>>(),
+    )
 }
 
 /// The status and the headers, as HTTP has them.
@@ -203,7 +216,10 @@ mod tests {
             ("/v1/cues/slug:home/one?payload=text", "/v1/cues/slug:home%2Fone?payload=text"),
             ("cues/slug:home/one/fire", "/v1/cues/slug:home%2Fone/fire"),
             ("cues/slug:home/fire/fire", "/v1/cues/slug:home%2Ffire/fire"),
-            ("cues/slug:home%2Fone/upcoming?detail=true", "/v1/cues/slug:home%2Fone/upcoming?detail=true"),
+            (
+                "cues/slug:home%2Fone/upcoming?detail=true",
+                "/v1/cues/slug:home%2Fone/upcoming?detail=true",
+            ),
             ("cues/slug:one/fire", "/v1/cues/slug:one/fire"),
             ("cues/slug:one?from=a/b", "/v1/cues/slug:one?from=a/b"),
             ("cues/by-slug/home/one", "/v1/cues/by-slug/home/one"),
@@ -212,7 +228,8 @@ mod tests {
         }
         let api: Value = serde_json::from_str(include_str!("../../../http/openapi.json")).unwrap();
         let paths = api["paths"].as_object().unwrap().keys();
-        let mut below: Vec<&str> = paths.filter_map(|path| path.strip_prefix("/v1/cues/{cue_id}/")).collect();
+        let mut below: Vec<&str> =
+            paths.filter_map(|path| path.strip_prefix("/v1/cues/{cue_id}/")).collect();
         below.sort_unstable_by_key(|path| BELOW_CUES.iter().position(|known| known == path));
         assert_eq!(below, BELOW_CUES);
     }

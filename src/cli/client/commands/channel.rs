@@ -14,7 +14,9 @@ use crate::cli::client::cues::label_of;
 use crate::cli::client::words::{SET_ALERT_WEBHOOK, event_in_words, event_of_words};
 use crate::cli::error::{CliError, failed, usage};
 use crate::cli::input;
-use crate::cli::output::table::{Cell, ColumnRule, Style, duration, parse_seconds, status, text_of};
+use crate::cli::output::table::{
+    Cell, ColumnRule, Style, duration, parse_seconds, status, text_of,
+};
 use crate::cli::output::{Format, print_line};
 use crate::cli::printable::printable;
 use crate::client::request::{ApiRequest, ApiResponse, ClientError, segment};
@@ -110,7 +112,10 @@ pub fn entries() -> Vec<Entry> {
             "rm",
             "Delete a channel and its waiting messages",
             [channel()],
-            Work::Request("DELETE /v1/channels/{channel}", View::Sentence("id", "deleted channel {channel}")),
+            Work::Request(
+                "DELETE /v1/channels/{channel}",
+                View::Sentence("id", "deleted channel {channel}"),
+            ),
         ),
     ]
 }
@@ -122,7 +127,8 @@ fn add_arguments() -> Vec<(Arg, Part)> {
 }
 
 fn set_arguments() -> Vec<(Arg, Part)> {
-    let quiet = switch("no-quiet-hours", "No quiet hours").conflicts_with_all(["quiet-hours", "tz"]);
+    let quiet =
+        switch("no-quiet-hours", "No quiet hours").conflicts_with_all(["quiet-hours", "tz"]);
     let removals = [
         quiet,
         switch("no-tags", "Events of all cues").conflicts_with("tag"),
@@ -151,18 +157,28 @@ fn flags() -> [Arg; 16] {
          [default: failed, recovered and alerts]";
     let quiet = "Hours without messages; what happens in them follows in one at their end";
     let repeat = "Of failures of a cue in a row: the first, or every one [default: first]";
-    let remind_after = "Time to a reminder while a failure lasts, 15m to 7d, or 0 for none [default: 1d]";
+    let remind_after =
+        "Time to a reminder while a failure lasts, 15m to 7d, or 0 for none [default: 1d]";
     let zone = "Time zone of the quiet hours, such as Europe/Berlin or Berlin [default: UTC]";
     [
-        flag("name", "NAME", "Name of the channel [default: the type, and the topic, host or chat]"),
+        flag(
+            "name",
+            "NAME",
+            "Name of the channel [default: the type, and the topic, host or chat]",
+        ),
         flag("to", "ADDRESS", "Address for mails, the confirmed one of the account (email)"),
         flag("url", "URL|@FILE|-", url),
         server_flag(),
         flag("token", "TOKEN|@FILE|-", token),
         number("priority", 5, "Priority, 1 to 5 (ntfy) [default: by the event]"),
         flag("bot-token", "TOKEN|@FILE|-", "Token of the bot (telegram); - and @FILE as for --url"),
-        flag("chat-id", "ID", "Chat of the bot: a number or @NAME (telegram)").allow_negative_numbers(true),
-        flag("user", "KEY|@FILE|-", "Key of the user or group (pushover); - and @FILE as for --url"),
+        flag("chat-id", "ID", "Chat of the bot: a number or @NAME (telegram)")
+            .allow_negative_numbers(true),
+        flag(
+            "user",
+            "KEY|@FILE|-",
+            "Key of the user or group (pushover); - and @FILE as for --url",
+        ),
         flag("api-url", "URL", api_url),
         flag("event", "EVENT", event).action(ArgAction::Append),
         tag_flag("Only events of cues with this tag; more than once for cues with one of them"),
@@ -179,7 +195,8 @@ const SECRETS: [(&str, &str); 4] =
     [("url", "url"), ("token", "token"), ("bot-token", "bot_token"), ("user", "user")];
 
 /// The rule of the API in the words of `--event`.
-const EVENT_WORDS: &str = "should be failed, recovered, paused, alerts, or alert. with the type of an alert";
+const EVENT_WORDS: &str =
+    "should be failed, recovered, paused, alerts, or alert. with the type of an alert";
 
 const TEXTS: [(&str, &str); 4] =
     [("name", "name"), ("to", "to"), ("chat-id", "chat_id"), ("api-url", "api_url")];
@@ -214,7 +231,8 @@ fn set(call: &Call<'_>) -> Result<(), CliError> {
     let context = call.context;
     let path = format!("/v1/channels/{}", segment(call.place("channel")));
     let mut patch = fields(call)?;
-    let removals: Vec<(&str, &str)> = REMOVALS.into_iter().filter(|(flag, _)| call.is_set(flag)).collect();
+    let removals: Vec<(&str, &str)> =
+        REMOVALS.into_iter().filter(|(flag, _)| call.is_set(flag)).collect();
     for &(_, field) in &removals {
         patch[field] = if field == "tags" { json!([]) } else { Value::Null };
     }
@@ -225,14 +243,15 @@ fn set(call: &Call<'_>) -> Result<(), CliError> {
     } else if let Some(quiet) = quiet(call, &Value::Null)? {
         patch["quiet"] = quiet;
     }
-    let names: Vec<String> = patch.as_object().into_iter().flatten().map(|(name, _)| name.clone()).collect();
+    let names: Vec<String> =
+        patch.as_object().into_iter().flatten().map(|(name, _)| name.clone()).collect();
     if names.is_empty() {
         return Err(usage("nothing to change; `cued channel set --help` lists the flags"));
     }
     let answer = send(call, &ApiRequest::patch(path).json(patch), &removals)?;
-    context
-        .output
-        .done(&answer, "id", |channel| format!("changed {}: {}", label_of(channel), names.join(", ")))
+    context.output.done(&answer, "id", |channel| {
+        format!("changed {}: {}", label_of(channel), names.join(", "))
+    })
 }
 
 /// Makes the request of the command. Its errors name the flags in place of the fields.
@@ -269,7 +288,9 @@ fn problem(detail: &Value, removals: &[(&'static str, &'static str)]) -> Option<
         .collect();
     let reason = match (detail["type"].as_str(), owners.split_last()) {
         (Some("missing"), _) => "is missing: a channel of this type needs it".to_owned(),
-        (Some("extra_forbidden"), Some((last, []))) => format!("is only for channels of type {last}"),
+        (Some("extra_forbidden"), Some((last, []))) => {
+            format!("is only for channels of type {last}")
+        }
         (Some("extra_forbidden"), Some((last, others))) => {
             format!("is only for channels of type {} or {last}", others.join(", "))
         }
@@ -333,7 +354,8 @@ type QuietHours = (String, String);
 
 fn parse_quiet_hours(text: &str) -> Result<QuietHours, String> {
     let hours = text.split_once('-').map(|(from, to)| (from.trim(), to.trim()));
-    let hours = hours.filter(|(from, to)| [from, to].into_iter().all(|time| parse_minute(time).is_some()));
+    let hours =
+        hours.filter(|(from, to)| [from, to].into_iter().all(|time| parse_minute(time).is_some()));
     let (from, to) = hours.ok_or("an example is 22:00-07:00")?;
     Ok((from.to_owned(), to.to_owned()))
 }
@@ -397,7 +419,12 @@ fn quiet_hours(channel: &Value) -> String {
     match &channel["quiet"] {
         Value::Null => String::new(),
         quiet => {
-            format!("{}-{} {}", text_of(quiet, "from"), text_of(quiet, "to"), text_of(quiet, "timezone"))
+            format!(
+                "{}-{} {}",
+                text_of(quiet, "from"),
+                text_of(quiet, "to"),
+                text_of(quiet, "timezone")
+            )
         }
     }
 }
@@ -422,7 +449,9 @@ fn print_test(call: &Call<'_>, answer: &ApiResponse) -> Result<(), CliError> {
         let time = result["duration_ms"].as_i64().map(duration).unwrap_or_default();
         let result_line = match (result["status"].as_str(), &result["http_status"]) {
             (Some("delivered"), Value::Null) => format!("Delivered in {time}."),
-            (Some("delivered"), status) => format!("Delivered: the service answered {status} in {time}."),
+            (Some("delivered"), status) => {
+                format!("Delivered: the service answered {status} in {time}.")
+            }
             (Some("failed"), _) => {
                 format!("Failed after {time}: {}", printable(&text_of(result, "error_message")))
             }

@@ -45,7 +45,9 @@ const INFO: Lines = &[
     ("billing", Form::Text("billing")),
     (
         "limits",
-        Form::Cell(|_, info| if info["limits"] == true { "those of the plans" } else { "off" }.into()),
+        Form::Cell(|_, info| {
+            if info["limits"] == true { "those of the plans" } else { "off" }.into()
+        }),
     ),
     ("callbacks", Form::List("callbacks")),
     ("test clock", Form::Cell(|_, info| yes_or_no(&info["test_clock"]).into())),
@@ -111,9 +113,8 @@ impl Health {
         match (self.listen, environment("CUED_LISTEN")) {
             (Some(address), _) => Ok(address),
             // No wrong usage of this command: a health check has the exit codes 0 and 1 only.
-            (None, Some(text)) => {
-                socket_address(&text).map_err(|error| failed(format!("CUED_LISTEN: {text:?}: {error}")))
-            }
+            (None, Some(text)) => socket_address(&text)
+                .map_err(|error| failed(format!("CUED_LISTEN: {text:?}: {error}"))),
             (None, None) => Ok(SocketAddr::from((Ipv4Addr::LOCALHOST, DEFAULT_PORT))),
         }
     }
@@ -122,8 +123,7 @@ impl Health {
 /// The URL at which this machine reaches a server that listens on `address`.
 fn local_url(address: SocketAddr) -> Result<String, CliError> {
     if address.port() == 0 {
-        let reason =
-            "port 0 names no server: use --listen with the address of the line `cued listening on …`";
+        let reason = "port 0 names no server: use --listen with the address of the line `cued listening on …`";
         return Err(failed(reason));
     }
     // A socket of [::] accepts IPv4 as well, and a container without IPv6 has no [::1].
@@ -147,10 +147,16 @@ fn causes(health: &Value) -> Vec<String> {
     let of = |name: &str| match (name, text_of(health, name).as_str()) {
         (_, "ok" | "") => String::new(),
         (_, "damaged" | "clock_ahead" | "clock_behind") => text_of(health, "reason"),
-        (_, "not writable") => "the database cannot be written: its disk is full or failing".to_owned(),
+        (_, "not writable") => {
+            "the database cannot be written: its disk is full or failing".to_owned()
+        }
         (_, "held") => "held: a restored copy fires no cue until you run `cued promote`".to_owned(),
-        ("services.database", "down") => "the database cannot be read: see the log of the server".to_owned(),
-        (_, "down") => "the scheduler has made no pass for 30 s: see the log of the server".to_owned(),
+        ("services.database", "down") => {
+            "the database cannot be read: see the log of the server".to_owned()
+        }
+        (_, "down") => {
+            "the scheduler has made no pass for 30 s: see the log of the server".to_owned()
+        }
         ("services.database", other) => format!("the database is {other:?}"),
         (_, other) => format!("the scheduler is {other:?}"),
     };
@@ -207,7 +213,9 @@ fn yes_or_no(value: &Value) -> &'static str {
 
 fn registration(info: &Value) -> String {
     match text_of(info, "registration") {
-        word if word == RegistrationPolicy::FirstUser.as_str() => "open for the first user only".to_owned(),
+        word if word == RegistrationPolicy::FirstUser.as_str() => {
+            "open for the first user only".to_owned()
+        }
         word => word,
     }
 }
@@ -238,7 +246,11 @@ mod tests {
             ("ok", "down", "the scheduler has made no pass for 30 s: see the log of the server"),
             ("ok", "clock_behind", "stop cued"),
             ("damaged", "ok", "stop cued"),
-            ("not writable", "held", "the database cannot be written: its disk is full or failing; held: "),
+            (
+                "not writable",
+                "held",
+                "the database cannot be written: its disk is full or failing; held: ",
+            ),
             ("down", "ok", "the database cannot be read"),
             ("ok", "ok", "degraded"),
             ("locked", "ok", "the database is \"locked\""),

@@ -26,7 +26,11 @@ const RUNS: Columns = &[
     ("RUN", Form::Cell(|_, run| local(&text_of(run, "local")).into()), ColumnRule::Always),
     ("OFFSET", Form::Text("offset"), ColumnRule::Always),
     ("YOUR TIME", Form::ExactTime("at"), ColumnRule::Wide),
-    ("NOTE", Form::Cell(|_, run| Cell::new(text_of(run, "note"), Style::Warning)), ColumnRule::Shortened),
+    (
+        "NOTE",
+        Form::Cell(|_, run| Cell::new(text_of(run, "note"), Style::Warning)),
+        ColumnRule::Shortened,
+    ),
 ];
 const RUNS_IN_TWO_ZONES: Columns =
     &[RUNS[0], RUNS[1], ("YOUR TIME", Form::ExactTime("at"), ColumnRule::Always), RUNS[3]];
@@ -88,8 +92,10 @@ impl ClientAction for Preview {
             ("end", end.clone().map(Value::from)),
             ("jitter_seconds", jitter.map(Value::from)),
         ];
-        let bounds: Map<String, Value> =
-            bounds.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect();
+        let bounds: Map<String, Value> = bounds
+            .into_iter()
+            .filter_map(|(name, value)| Some((name.to_owned(), value?)))
+            .collect();
         let mut body = if bounds.is_empty() {
             json!({"text": text, "timezone": zone.name()})
         } else {
@@ -125,7 +131,8 @@ pub fn understand_fields(
     if let Some(found) = named.as_deref().and_then(|name| Zone::find_place(name).ok()) {
         fields.insert("timezone".to_owned(), found.name().into());
     }
-    let given = ["cron", "every", "at"].map(|name| Some((name, fields.get(name)?.as_str()?.to_owned())));
+    let given =
+        ["cron", "every", "at"].map(|name| Some((name, fields.get(name)?.as_str()?.to_owned())));
     let given: Vec<(&str, String)> = given.into_iter().flatten().collect();
     // Several contradict each other, which the server says.
     let [(field, text)] = given.as_slice() else { return Ok(None) };
@@ -148,7 +155,12 @@ pub fn understand_fields(
 }
 
 /// Asks the server what a text means. The answer is that of a preview.
-pub fn understand(context: &Context, field: &str, text: &str, zone: &str) -> Result<Value, CliError> {
+pub fn understand(
+    context: &Context,
+    field: &str,
+    text: &str,
+    zone: &str,
+) -> Result<Value, CliError> {
     let body = json!({"text": text, "timezone": zone, "limit": 1});
     let request = ApiRequest::post("/v1/schedule/preview").json(&body).idempotent();
     let refused = |error| fit_examples(with_caret(context, error, Some(text)), field, text);
@@ -226,20 +238,28 @@ fn print_runs(context: &Context, answer: &ApiResponse, columns: Columns) -> Resu
             // Of a single run there is nothing to count, and no change of the clocks after it matters.
             let is_once = runs["schedule"]["type"] == "once";
             let per_month = count(runs["per_month"].as_i64().unwrap_or(0), "run");
-            let per_month = if is_once { String::new() } else { format!(" ({per_month} in 31 days)") };
+            let per_month =
+                if is_once { String::new() } else { format!(" ({per_month} in 31 days)") };
             let summary = in_width(format!("{}{per_month}", printable(&described(&runs))));
             let rows: Vec<Value> = items("occurrences").cloned().collect();
-            let table = table(columns, context, &rows).render(output.is_wide(), &output.styles.in_columns());
+            let table = table(columns, context, &rows)
+                .render(output.is_wide(), &output.styles.in_columns());
             let changes = items("transitions").filter(|_| !is_once).map(|change| {
                 let at = output.times.instant(&text_of(change, "at"));
                 let (from, to) = (text_of(change, "from"), text_of(change, "to"));
-                in_width(printable(&format!("The clocks change at {at}, from {from} to {to}."))) + "\n"
+                in_width(printable(&format!("The clocks change at {at}, from {from} to {to}.")))
+                    + "\n"
             });
             let changes: String = changes.collect();
             let gap = if changes.is_empty() { "" } else { "\n" };
-            print(&format!("{}\n\n{table}{gap}{changes}", output.styles.paint(&summary, Style::Title)))
+            print(&format!(
+                "{}\n\n{table}{gap}{changes}",
+                output.styles.paint(&summary, Style::Title)
+            ))
         }
-        Format::Id => items("upcoming").try_for_each(|at| print_line(at.as_str().unwrap_or_default())),
+        Format::Id => {
+            items("upcoming").try_for_each(|at| print_line(at.as_str().unwrap_or_default()))
+        }
         _ => output.object(answer, "", |_| Vec::new()),
     }
 }
@@ -268,7 +288,11 @@ fn instant(text: &str, zone: &TimeZone) -> Result<Timestamp, CliError> {
 }
 
 /// Sends the fields of a cue. A refusal of its expression has a mark below the part that it is about.
-pub fn send_fields(context: &Context, request: ApiRequest, fields: &Value) -> Result<ApiResponse, CliError> {
+pub fn send_fields(
+    context: &Context,
+    request: ApiRequest,
+    fields: &Value,
+) -> Result<ApiResponse, CliError> {
     let cron = fields["schedule"]["cron"].as_str();
     context.send(&request.json(fields)).map_err(|error| with_caret(context, error, cron))
 }

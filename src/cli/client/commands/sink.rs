@@ -121,7 +121,11 @@ impl ClientAction for Sink {
         let runtime = runtime.map_err(|error| cannot("start the receiver", error))?;
         let (listener, address) = runtime.block_on(bind(self.listen))?;
         let line = format!("listening on http://{address}");
-        if context.output.format.is_for_programs() { context.output.note(&line) } else { print_line(&line) }?;
+        if context.output.format.is_for_programs() {
+            context.output.note(&line)
+        } else {
+            print_line(&line)
+        }?;
         if !address.ip().is_loopback() {
             context.output.note("whoever reaches this address can post to it, not only cued")?;
         }
@@ -143,7 +147,8 @@ impl ClientAction for Sink {
         // A thread may wait for a reader of standard output that has stopped reading.
         runtime.shutdown_background();
         result?;
-        let (received, verified) = (receiver.received.load(Relaxed), receiver.verified.load(Relaxed));
+        let (received, verified) =
+            (receiver.received.load(Relaxed), receiver.verified.load(Relaxed));
         let noun = if received == 1 { "delivery" } else { "deliveries" };
         context.output.note(&format!("{received} {noun}, {verified} verified"))
     }
@@ -234,9 +239,11 @@ fn step(word: &str) -> Option<Step> {
     if word == "timeout" {
         return Some(Step::Timeout);
     }
-    let (status, seconds) = word.split_once(':').map_or((word, None), |(status, it)| (status, Some(it)));
+    let (status, seconds) =
+        word.split_once(':').map_or((word, None), |(status, it)| (status, Some(it)));
     // A number may begin with a plus sign.
-    let status = status.parse().ok().filter(|status| (200..=599).contains(status) && !word.contains('+'))?;
+    let status =
+        status.parse().ok().filter(|status| (200..=599).contains(status) && !word.contains('+'))?;
     Some(Step::Answer { status, retry_after: seconds.map(str::parse).transpose().ok()? })
 }
 
@@ -272,7 +279,10 @@ impl Receiver {
         let mut secrets = self.secrets.lock();
         if !secrets.is_empty() {
             let name = if self.sink.secret.is_some() { "--secret" } else { SECRET_VARIABLE };
-            return self.context.output.note(&format!("Signatures are checked with the secret of {name}"));
+            return self
+                .context
+                .output
+                .note(&format!("Signatures are checked with the secret of {name}"));
         }
         let why = match account_secrets(&self.context) {
             Ok(known) => {
@@ -280,7 +290,10 @@ impl Receiver {
                 return Ok(());
             }
             Err(CliError::Client(ClientError::NotSignedIn)) => {
-                return self.context.output.note("Signatures are checked once you run `cued login`.");
+                return self
+                    .context
+                    .output
+                    .note("Signatures are checked once you run `cued login`.");
             }
             Err(CliError::Client(error)) if error.status() == Some(401) => {
                 "the stored key is not valid here. Run `cued login`.".to_owned()
@@ -295,7 +308,12 @@ impl Receiver {
         // Locked until the line is printed: the lines are in the order of the script.
         let mut secrets = self.secrets.lock();
         let check = |secrets: &[String]| {
-            verify(secrets, &|name: &str| delivery.header(name), &delivery.body, delivery.received_at)
+            verify(
+                secrets,
+                &|name: &str| delivery.header(name),
+                &delivery.body,
+                delivery.received_at,
+            )
         };
         let mut verification = check(&secrets);
         if verification == Verification::NoSecret
@@ -327,12 +345,15 @@ impl Receiver {
     /// The text to print, with the end of its line; empty if the form has nothing of this delivery.
     fn text(&self, delivery: &Delivery, verification: Verification, step: Step) -> String {
         match self.context.output.format {
-            Format::Json | Format::Jsonl => format!("{}\n", self.json(delivery, verification, step)),
+            Format::Json | Format::Jsonl => {
+                format!("{}\n", self.json(delivery, verification, step))
+            }
             // JSON is YAML.
             Format::Yaml => format!("---\n{}\n", self.json(delivery, verification, step)),
-            Format::Id => {
-                delivery.header("x-cueapi-execution-id").map(|id| line(id) + "\n").unwrap_or_default()
-            }
+            Format::Id => delivery
+                .header("x-cueapi-execution-id")
+                .map(|id| line(id) + "\n")
+                .unwrap_or_default(),
             Format::Table | Format::Wide => self.lines(delivery, verification, step),
         }
     }
@@ -366,19 +387,22 @@ impl Receiver {
             let room = MIN_PATH.min(parts[1].0.width());
             let needed = parts.iter().filter(|(text, _)| !text.is_empty());
             let needed =
-                needed.map(|(text, _)| text.width() + 2).sum::<usize>() - parts[1].0.width() + room - 2;
+                needed.map(|(text, _)| text.width() + 2).sum::<usize>() - parts[1].0.width() + room
+                    - 2;
             if needed > width {
                 parts[index].0 = text.to_owned();
             }
         }
         // The path has the room that the others leave.
         let others = parts.iter().filter(|(text, _)| !text.is_empty());
-        let others = others.map(|(text, _)| text.width() + 2).sum::<usize>() - parts[1].0.width() - 2;
+        let others =
+            others.map(|(text, _)| text.width() + 2).sum::<usize>() - parts[1].0.width() - 2;
         parts[1].0 = cut(&parts[1].0, width.saturating_sub(others).max(MIN_PATH));
         let mut text = fitted(&parts, width, styles) + "\n";
         if !self.sink.no_body {
             let shown = body.get(..MAX_SHOWN).unwrap_or(body);
-            text += &indented(printable_lines(&String::from_utf8_lossy(shown)), Style::Plain, styles);
+            text +=
+                &indented(printable_lines(&String::from_utf8_lossy(shown)), Style::Plain, styles);
             if shown.len() < body.len() {
                 text += &format!("  … {} bytes more\n", body.len() - shown.len());
             }
@@ -394,7 +418,8 @@ impl Receiver {
         let mut headers = Map::new();
         for name in delivery.head.headers.keys() {
             let values = delivery.head.headers.get_all(name).iter();
-            let values: Vec<_> = values.map(|value| String::from_utf8_lossy(value.as_bytes())).collect();
+            let values: Vec<_> =
+                values.map(|value| String::from_utf8_lossy(value.as_bytes())).collect();
             headers.insert(name.to_string(), json!(values.join(", ")));
         }
         let mut object = json!({
@@ -447,9 +472,14 @@ async fn bind(address: SocketAddr) -> Result<(TcpListener, SocketAddr), CliError
 }
 
 /// Receives until a signal, or until the receiver ends it.
-async fn serve(listener: TcpListener, receiver: Arc<Receiver>, mut ends: mpsc::Receiver<End>) -> End {
+async fn serve(
+    listener: TcpListener,
+    receiver: Arc<Receiver>,
+    mut ends: mpsc::Receiver<End>,
+) -> End {
     let handle = |kind| signal(kind).map_err(|error| cannot("listen for signals", error));
-    let (mut interrupt, mut terminate) = (handle(SignalKind::interrupt())?, handle(SignalKind::terminate())?);
+    let (mut interrupt, mut terminate) =
+        (handle(SignalKind::interrupt())?, handle(SignalKind::terminate())?);
     let graceful = GracefulShutdown::new();
     let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     let end = loop {
@@ -492,7 +522,10 @@ async fn accept(
 }
 
 /// Answers a request. Errors: the connection ends without an answer.
-async fn respond(request: Request<Incoming>, receiver: Arc<Receiver>) -> io::Result<Response<Full<Bytes>>> {
+async fn respond(
+    request: Request<Incoming>,
+    receiver: Arc<Receiver>,
+) -> io::Result<Response<Full<Bytes>>> {
     let disconnect = || io::Error::from(io::ErrorKind::ConnectionAborted);
     let (head, body) = request.into_parts();
     if body.size_hint().lower() > MAX_BODY as u64 {
@@ -506,13 +539,16 @@ async fn respond(request: Request<Incoming>, receiver: Arc<Receiver>) -> io::Res
     let delivery = Delivery { received_at: receiver.context.client.clock().now(), head, body };
     let taker = Arc::clone(&receiver);
     // Runs to its end even if the sender gives up.
-    let taken = spawn_blocking(move || taker.receive(&delivery).map(|step| (step, FinishedDelivery(taker))));
+    let taken = spawn_blocking(move || {
+        taker.receive(&delivery).map(|step| (step, FinishedDelivery(taker)))
+    });
     let (step, _finished) = taken.await.ok().flatten().ok_or_else(disconnect)?;
     let Step::Answer { status, retry_after } = step else {
         // hyper drops this future when the sender closes the connection.
         return pending().await;
     };
-    let mut answer = empty(StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR));
+    let mut answer =
+        empty(StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR));
     if let Some(seconds) = retry_after {
         answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
     }

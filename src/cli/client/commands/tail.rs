@@ -79,7 +79,9 @@ impl ClientAction for Tail {
             let mut events = Vec::new();
             match item {
                 StreamItem::Lost(reason) => {
-                    context.output.note(&format!("connection lost ({reason}); connecting again"))?;
+                    context
+                        .output
+                        .note(&format!("connection lost ({reason}); connecting again"))?;
                 }
                 StreamItem::Hello { hello, is_again } => {
                     if is_again {
@@ -144,9 +146,11 @@ fn body(context: &Context, event: &TailEvent) -> Result<Option<String>, CliError
     let path = format!("/v1/executions/{}/attempts", segment(&event.field("execution_id")));
     match context.fetch(&ApiRequest::get(path)).and_then(|answer| Ok(answer.value()?)) {
         Ok(answer) => {
-            let is_this =
-                |it: &&Value| it["attempt"] == event.data["attempt"] && it["result"] != json!("cut");
-            let attempt = answer["attempts"].as_array().and_then(|attempts| attempts.iter().find(is_this));
+            let is_this = |it: &&Value| {
+                it["attempt"] == event.data["attempt"] && it["result"] != json!("cut")
+            };
+            let attempt =
+                answer["attempts"].as_array().and_then(|attempts| attempts.iter().find(is_this));
             Ok(attempt.and_then(|attempt| attempt["response_body"].as_str()).map(str::to_owned))
         }
         // The event is worth more than the body. A run that is not there was deleted.
@@ -180,10 +184,17 @@ fn print(context: &Context, event: &TailEvent) -> Result<bool, CliError> {
 fn lines(output: &Output, event: &TailEvent, now: Timestamp) -> String {
     let (sign, style) = sign(event);
     let first = |fields: [&str; 2]| {
-        fields.into_iter().map(|name| event.field(name)).find(|text| !text.is_empty()).unwrap_or_default()
+        fields
+            .into_iter()
+            .map(|name| event.field(name))
+            .find(|text| !text.is_empty())
+            .unwrap_or_default()
     };
-    let (at, name, run) =
-        (first(["at", "created_at"]), first(["cue_name", "worker_id"]), event.field("execution_id"));
+    let (at, name, run) = (
+        first(["at", "created_at"]),
+        first(["cue_name", "worker_id"]),
+        event.field("execution_id"),
+    );
     let words = if event.event.starts_with("execution.") {
         (result(event), style)
     } else {
@@ -201,13 +212,18 @@ fn lines(output: &Output, event: &TailEvent, now: Timestamp) -> String {
     let run = (run, Style::Faint);
     let begin = vec![(time, Style::Faint), (sign.to_owned(), style)];
     let parts = match width {
-        Some(_) => [begin, vec![(padded(&output.id(&run.0), SHORT_ID), run.1), (name, Style::Plain), words]],
+        Some(_) => [
+            begin,
+            vec![(padded(&output.id(&run.0), SHORT_ID), run.1), (name, Style::Plain), words],
+        ],
         None => [begin, vec![(name, Style::Plain), words, run]],
     };
     let parts = parts.into_iter().flatten().chain(rest);
-    let mut parts: Vec<(String, Style)> = parts.map(|(text, style)| (printable(&text), style)).collect();
+    let mut parts: Vec<(String, Style)> =
+        parts.map(|(text, style)| (printable(&text), style)).collect();
     let [before @ .., (quoted, _)] = parts.as_slice() else { return String::new() };
-    let used: usize = before.iter().filter(|part| !part.0.is_empty()).map(|part| part.0.width() + 2).sum();
+    let used: usize =
+        before.iter().filter(|part| !part.0.is_empty()).map(|part| part.0.width() + 2).sum();
     if width.is_some_and(|width| used + quoted.width().min(MIN_QUOTE) > width) {
         parts.pop();
     }
@@ -244,7 +260,8 @@ fn sign(event: &TailEvent) -> (&'static str, Style) {
 
 fn body_lines(output: &Output, event: &TailEvent) -> String {
     let body = event.body.as_deref().unwrap_or_default();
-    let mut text = indented(printable_lines(body).take(MAX_BODY_LINES), Style::Faint, &output.styles);
+    let mut text =
+        indented(printable_lines(body).take(MAX_BODY_LINES), Style::Faint, &output.styles);
     let more = body.lines().count().saturating_sub(MAX_BODY_LINES);
     if more > 0 {
         text += &format!("  ({more} more; --json shows all)\n");
@@ -313,7 +330,9 @@ fn sentence(event: &TailEvent, times: &Times) -> String {
     let field = |name: &str| event.field(name);
     let words = event.event.replace('.', " ");
     match event.event.as_str() {
-        "reset" => format!("gap: some events were missed ({}); --since shows the past", field("reason")),
+        "reset" => {
+            format!("gap: some events were missed ({}); --since shows the past", field("reason"))
+        }
         "alert.created" => format!("alert {}: {}", field("alert_type"), field("message")),
         "missed.recorded" => {
             let (first, last) = (times.instant(&field("first")), times.instant(&field("last")));
@@ -327,7 +346,8 @@ fn sentence(event: &TailEvent, times: &Times) -> String {
         "worker.seen" => words,
         "burst" => {
             let counts = event.data["counts"].as_object().into_iter().flatten();
-            let counts: Vec<String> = counts.map(|(word, count)| format!("{count} {word}")).collect();
+            let counts: Vec<String> =
+                counts.map(|(word, count)| format!("{count} {word}")).collect();
             let span = duration(event.number("span_ms").unwrap_or(0));
             format!("too many to show in {span}: {}", counts.join(", "))
         }
@@ -413,8 +433,13 @@ impl TailEvent {
     /// A line of JSON. An alert has an id of its own: so the data stays an object in the object.
     fn json(&self) -> String {
         let (id, event) = (Value::from(self.id.clone()), Value::from(self.event.as_str()));
-        let body = self.body.as_deref().map(|body| format!(",\"response_body\":{}", Value::from(body)));
-        format!("{{\"id\":{id},\"event\":{event},\"data\":{}{}}}", self.text, body.unwrap_or_default())
+        let body =
+            self.body.as_deref().map(|body| format!(",\"response_body\":{}", Value::from(body)));
+        format!(
+            "{{\"id\":{id},\"event\":{event},\"data\":{}{}}}",
+            self.text,
+            body.unwrap_or_default()
+        )
     }
 }
 
@@ -428,9 +453,11 @@ struct Selection {
 impl Selection {
     fn new(types: &[String], only_failures: bool) -> Self {
         let default = if only_failures { FAILURES } else { DEFAULT };
-        let words: Vec<String> = types.iter().map(|word| event_of_words(word.trim()).to_owned()).collect();
+        let words: Vec<String> =
+            types.iter().map(|word| event_of_words(word.trim()).to_owned()).collect();
         let is_default = words.is_empty();
-        let words = if is_default { default.split(',').map(str::to_owned).collect() } else { words };
+        let words =
+            if is_default { default.split(',').map(str::to_owned).collect() } else { words };
         Self { words, is_default, only_failures }
     }
 
@@ -438,11 +465,13 @@ impl Selection {
     fn admits(&self, event: &TailEvent) -> bool {
         let is_listed = event.id.is_none();
         let group = event.event.split('.').next();
-        let has_type = self.words.iter().any(|word| *word == event.event || Some(word.as_str()) == group);
+        let has_type =
+            self.words.iter().any(|word| *word == event.event || Some(word.as_str()) == group);
         // The result of a worker's run is its outcome, and is shown as that of the run.
         let is_shown = event.event != "execution.outcome"
             || !self.is_default
-            || (event.data["worker_id"].is_null() && (event.is_failed_outcome() || !self.only_failures));
+            || (event.data["worker_id"].is_null()
+                && (event.is_failed_outcome() || !self.only_failures));
         is_shown && (has_type || !is_listed)
     }
 }
@@ -473,11 +502,17 @@ mod tests {
                               "error_message": "no disk"});
         let burst = json!({"span_ms": 1_000, "counts": {"execution.failed": 2}});
         for (event, data, expected) in [
-            ("execution.succeeded", &run, format!("{time}  ●  sync  success  503  87 ms  {ID}  +2 ms")),
+            (
+                "execution.succeeded",
+                &run,
+                format!("{time}  ●  sync  success  503  87 ms  {ID}  +2 ms"),
+            ),
             (
                 "execution.retrying",
                 &run,
-                format!("{time}  ↻  sync  attempt 1/4  503  87 ms  {ID}  next in 60 s  \"no\u{fffd}[2J\""),
+                format!(
+                    "{time}  ↻  sync  attempt 1/4  503  87 ms  {ID}  next in 60 s  \"no\u{fffd}[2J\""
+                ),
             ),
             (
                 "reset",
@@ -497,7 +532,8 @@ mod tests {
             (
                 "execution.retrying",
                 &run,
-                "12:00:30  ↻  00000000  sync              attempt 1/4  503  87 ms  next in 60 s".to_owned(),
+                "12:00:30  ↻  00000000  sync              attempt 1/4  503  87 ms  next in 60 s"
+                    .to_owned(),
             ),
             (
                 "missed.recorded",
@@ -514,9 +550,13 @@ mod tests {
     fn types_and_their_first_words_select_runs_and_outcomes_those_of_deliveries() {
         let created = TailEvent::listed("execution.created", json!({}));
         let outcome = |worker: Option<&str>, state: &str| {
-            TailEvent::listed("execution.outcome", json!({"worker_id": worker, "outcome_state": state}))
+            TailEvent::listed(
+                "execution.outcome",
+                json!({"worker_id": worker, "outcome_state": state}),
+            )
         };
-        let (failure, success) = (outcome(None, "reported_failure"), outcome(None, "reported_success"));
+        let (failure, success) =
+            (outcome(None, "reported_failure"), outcome(None, "reported_success"));
         let of_worker = outcome(Some("w"), "reported_failure");
         for (types, only_failures, expected) in [
             ("", false, [false, true, true, false]),
@@ -526,7 +566,8 @@ mod tests {
         ] {
             let types: Vec<String> = types.split_terminator(',').map(str::to_owned).collect();
             let selection = Selection::new(&types, only_failures);
-            let admitted = [&created, &failure, &success, &of_worker].map(|event| selection.admits(event));
+            let admitted =
+                [&created, &failure, &success, &of_worker].map(|event| selection.admits(event));
             assert_eq!(admitted, expected, "{types:?} {only_failures}");
         }
     }

@@ -64,8 +64,10 @@ fn parse(text: &str, timeout: Duration) -> Result<Vec<Task>, YamlFault> {
     }
     let task = |name: &str, place: Place, value: &Placed| {
         let named = |reason: String| format!("tasks.{name}: {reason}");
-        let name = filter(name).map_err(|reason| fault(place, named(format!("the name: {reason}"))))?;
-        parse_task(&name, value, timeout).map_err(|YamlFault { place, reason }| fault(place, named(reason)))
+        let name =
+            filter(name).map_err(|reason| fault(place, named(format!("the name: {reason}"))))?;
+        parse_task(&name, value, timeout)
+            .map_err(|YamlFault { place, reason }| fault(place, named(reason)))
     };
     let tasks: Result<Vec<Task>, _> =
         tasks.entries().iter().map(|entry| task(&entry.key, entry.place, &entry.value)).collect();
@@ -76,12 +78,16 @@ fn parse(text: &str, timeout: Duration) -> Result<Vec<Task>, YamlFault> {
 
 fn parse_task(name: &str, task: &Placed, timeout: Duration) -> Result<Task, YamlFault> {
     if !task.is_object() {
-        return Err(fault(task.place, "a task is an object of fields, such as {run: [./report.sh, weekly]}"));
+        return Err(fault(
+            task.place,
+            "a task is an object of fields, such as {run: [./report.sh, weekly]}",
+        ));
     }
     check_fields(task, &FIELDS, "a task")?;
     // As with a field that is left out.
     let field = |name: &str| task.get(name).filter(|value| !value.is_null());
-    let command = command(field("run").ok_or_else(|| fault(task.place, "`run` is missing: its command"))?)?;
+    let command =
+        command(field("run").ok_or_else(|| fault(task.place, "`run` is missing: its command"))?)?;
     let timeout = match field("timeout") {
         None => timeout,
         Some(value) => {
@@ -143,15 +149,17 @@ fn environment(variables: &Placed) -> Result<Vec<(String, String)>, YamlFault> {
     if !variables.is_object() {
         return Err(fault(variables.place, "`env` is an object of variables, such as {LANG: C}"));
     }
-    let variable =
-        |name: &String, place: Place, value: &Placed| match name.is_empty() || name.contains(['=', '\0']) {
-            true => Err(fault(
-                place,
-                format!("`env`: {name:?} should be the name of a variable, without `=` and NUL"),
-            )),
-            false => Ok((name.clone(), word(value, "env")?)),
-        };
-    let variables = variables.entries().iter().map(|entry| variable(&entry.key, entry.place, &entry.value));
+    let variable = |name: &String, place: Place, value: &Placed| match name.is_empty()
+        || name.contains(['=', '\0'])
+    {
+        true => Err(fault(
+            place,
+            format!("`env`: {name:?} should be the name of a variable, without `=` and NUL"),
+        )),
+        false => Ok((name.clone(), word(value, "env")?)),
+    };
+    let variables =
+        variables.entries().iter().map(|entry| variable(&entry.key, entry.place, &entry.value));
     let mut variables: Vec<(String, String)> = variables.collect::<Result<_, _>>()?;
     variables.sort();
     Ok(variables)
@@ -164,7 +172,10 @@ fn word(value: &Placed, field: &str) -> Result<String, YamlFault> {
         Node::Scalar(scalar @ (Value::Number(_) | Value::Bool(_))) => Ok(scalar.to_string()),
         _ => Err(fault(
             value.place,
-            format!("`{field}`: {} should be a text without NUL, a number, true or false", value.to_value()),
+            format!(
+                "`{field}`: {} should be a text without NUL, a number, true or false",
+                value.to_value()
+            ),
         )),
     }
 }
@@ -190,13 +201,16 @@ mod tests {
             folder: None,
             environment: Vec::new(),
         };
-        let environment = [("A", "b"), ("COUNT", "7"), ("DEBUG", "true"), ("EMPTY", ""), ("RATE", "1.50")];
+        let environment =
+            [("A", "b"), ("COUNT", "7"), ("DEBUG", "true"), ("EMPTY", ""), ("RATE", "1.50")];
         let report = Task {
             name: Some("report".to_owned()),
             command: vec!["./report.sh".into(), "a b".into(), "0.50".into()],
             timeout: Duration::from_secs(120),
             folder: Some("/srv".into()),
-            environment: environment.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec(),
+            environment: environment
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                .to_vec(),
         };
         assert_eq!(tasks.unwrap(), [clean, report]);
     }
@@ -219,7 +233,10 @@ mod tests {
             ("tasks: {a: {run: 1}}", "such as [./report.sh, weekly]"),
             ("tasks: {a: {timeout: 1m}}", "1:12: tasks.a: `run` is missing"),
             ("tasks: {a: 1}", "1:12: tasks.a: a task is an object of fields"),
-            ("tasks: {a: {run: [x], timeout: 2}}", "1:32: tasks.a: `timeout`: \"2\" is no duration"),
+            (
+                "tasks: {a: {run: [x], timeout: 2}}",
+                "1:32: tasks.a: `timeout`: \"2\" is no duration",
+            ),
             (
                 "tasks:\n  a:\n    run: [x]\n    timout: 3",
                 "4:5: tasks.a: there is no field \"timout\"; did you mean \"timeout\"?",

@@ -122,12 +122,20 @@ impl Work {
     }
 
     fn default_id(&self) -> String {
-        let of_file =
-            self.file.as_deref().and_then(Path::file_stem).map(|stem| stem.to_string_lossy().into_owned());
-        let subject = self.task.clone().or(of_file).or_else(|| self.agent.clone()).unwrap_or_default();
+        let of_file = self
+            .file
+            .as_deref()
+            .and_then(Path::file_stem)
+            .map(|stem| stem.to_string_lossy().into_owned());
+        let subject =
+            self.task.clone().or(of_file).or_else(|| self.agent.clone()).unwrap_or_default();
         let system = rustix::system::uname();
         let machine = system.nodename().to_string_lossy();
-        format!("{machine}-{subject}").chars().filter(|char| !char.is_control()).take(MAX_NAME).collect()
+        format!("{machine}-{subject}")
+            .chars()
+            .filter(|char| !char.is_control())
+            .take(MAX_NAME)
+            .collect()
     }
 
     fn settings(&self) -> Result<Settings, CliError> {
@@ -158,17 +166,20 @@ impl ClientAction for Work {
         if context.target.key.is_none() {
             return Err(ClientError::NotSignedIn.into());
         }
-        let failed = |error: std::io::Error| CliError::Failed(format!("the worker cannot start: {error}"));
+        let failed =
+            |error: std::io::Error| CliError::Failed(format!("the worker cannot start: {error}"));
         if init::is_first_process() {
             std::process::exit(init::run().map_err(failed)?);
         }
         let mode = settings.mode;
         let output = context.output.clone();
-        let worker =
-            Worker::new(Arc::clone(&context.client), settings, move |answer| print_recorded(&output, answer));
+        let worker = Worker::new(Arc::clone(&context.client), settings, move |answer| {
+            print_recorded(&output, answer)
+        });
         let worker = worker.map_err(failed)?;
         let liveness = Liveness { what: "Worker", is_alive: Box::new(worker.liveness()) };
-        let service = Arc::new(SystemdService::ready("Waiting for work", liveness).map_err(failed)?);
+        let service =
+            Arc::new(SystemdService::ready("Waiting for work", liveness).map_err(failed)?);
         let stopping = Arc::clone(&service);
         let summary = worker
             .run(move || stopping.stopping("Stopping: waiting for running commands"))
@@ -190,7 +201,10 @@ fn result(summary: WorkerSummary, mode: Mode) -> Result<(), CliError> {
     }
     if mode != Mode::Forever && failures > 0 {
         let reason = last_reason.unwrap_or_default();
-        return Err(CliError::WaitedFailed(format!("{failures} of {} failed: {reason}", count(runs, "run"))));
+        return Err(CliError::WaitedFailed(format!(
+            "{failures} of {} failed: {reason}",
+            count(runs, "run")
+        )));
     }
     let has_ended = mode == Mode::Forever || (mode == Mode::Once && runs > 0);
     if is_stopped && !has_ended {
@@ -210,6 +224,11 @@ fn print_recorded(output: &Output, answer: &ApiResponse) {
 }
 
 fn name(text: &str) -> Result<String, String> {
-    let is_valid = (1..=MAX_NAME).contains(&text.chars().count()) && !text.contains(char::is_control);
-    if is_valid { Ok(text.to_owned()) } else { Err(format!("expected 1 to {MAX_NAME} printable characters")) }
+    let is_valid =
+        (1..=MAX_NAME).contains(&text.chars().count()) && !text.contains(char::is_control);
+    if is_valid {
+        Ok(text.to_owned())
+    } else {
+        Err(format!("expected 1 to {MAX_NAME} printable characters"))
+    }
 }

@@ -23,7 +23,8 @@ pub fn says(answer: &ServiceAnswer<'_>, text: &str) -> bool {
 
 /// The verdict on a success that is not the service's own: it may be that of a login page.
 pub fn unconfirmed(name: &str, answer: &ServiceAnswer<'_>) -> Verdict {
-    let words = "but not as it confirms a message: the URL may lead to a login page or another server";
+    let words =
+        "but not as it confirms a message: the URL may lead to a login page or another server";
     verdict(name, answer.http_status, words, None, false)
 }
 
@@ -36,7 +37,8 @@ pub fn failure(
     after: Option<SignedDuration>,
     is_of_settings: bool,
 ) -> Verdict {
-    let in_header = || requested_pause(answer.http_status, header(answer, "Retry-After"), answer.now);
+    let in_header =
+        || requested_pause(answer.http_status, header(answer, "Retry-After"), answer.now);
     verdict(name, answer.http_status, words, after.or_else(in_header), is_of_settings)
 }
 

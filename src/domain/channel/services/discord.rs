@@ -7,8 +7,8 @@ use crate::domain::channel::services::answer::{
     failure, is_success, joined, json_body, names_any, pause, says, unconfirmed, words,
 };
 use crate::domain::channel::services::form::{
-    colour, cut, has_dotted_name, instant, link, link_label, size_without_markdown, text, title, utf16_len,
-    without_markdown,
+    colour, cut, has_dotted_name, instant, link, link_label, size_without_markdown, text, title,
+    utf16_len, without_markdown,
 };
 use crate::domain::channel::services::{
     Service, ServiceAnswer, ServiceRequest, Setting, SettingKind, Verdict, host_label, own_target,
@@ -53,7 +53,8 @@ fn check(_: &str, url: &str) -> Result<(), String> {
 fn request(settings: &Settings, message: &Message) -> ServiceRequest {
     let size = |char| size_without_markdown(char, MARKUP);
     let inert = |text: &str, max| without_markdown(&cut(text, max, size), MARKUP);
-    let mut embed = json!({"title": inert(&title(message), MAX_TITLE), "color": colour(message.mood)});
+    let mut embed =
+        json!({"title": inert(&title(message), MAX_TITLE), "color": colour(message.mood)});
     if let Some(at) = instant(message) {
         embed["timestamp"] = time::instant(at).into();
     }
@@ -87,8 +88,8 @@ const OF_SETTINGS: [&str; 3] = ["webhook", "channel", "thread"];
 /// `{"message": "You are being rate limited.", "retry_after": 64.57, "global": false}`.
 fn read(answer: &ServiceAnswer<'_>) -> Verdict {
     if is_success(answer) {
-        let is_posted =
-            answer.http_status == 204 || [r#""id":"#, r#""embeds":"#].iter().any(|name| says(answer, name));
+        let is_posted = answer.http_status == 204
+            || [r#""id":"#, r#""embeds":"#].iter().any(|name| says(answer, name));
         return if is_posted { Verdict::Accepted } else { unconfirmed(SERVICE.name, answer) };
     }
     let error = json_body(answer);

@@ -95,8 +95,8 @@ pub fn without_markdown(text: &str, markup: &str) -> String {
     let mut escaped = String::with_capacity(text.len() + 16);
     let (mut is_line_start, mut is_number) = (true, false);
     for char in text.chars() {
-        let is_of_block =
-            is_line_start && BLOCK_MARKUP.contains(char) || is_number && AFTER_NUMBER.contains(char);
+        let is_of_block = is_line_start && BLOCK_MARKUP.contains(char)
+            || is_number && AFTER_NUMBER.contains(char);
         if markup.contains(char) || is_of_block {
             escaped.push('\\');
         }
@@ -109,7 +109,8 @@ pub fn without_markdown(text: &str, markup: &str) -> String {
 
 /// UTF-16 units of a character after [`without_markdown`], at most.
 pub fn size_without_markdown(char: char, markup: &str) -> usize {
-    let may_be_escaped = [markup, BLOCK_MARKUP, AFTER_NUMBER].iter().any(|chars| chars.contains(char));
+    let may_be_escaped =
+        [markup, BLOCK_MARKUP, AFTER_NUMBER].iter().any(|chars| chars.contains(char));
     char.len_utf16() + usize::from(may_be_escaped)
 }
 
@@ -131,7 +132,11 @@ pub fn link(message: &Message) -> Option<String> {
         let bytes = || char.to_string().bytes().map(|byte| format!("%{byte:02X}")).collect();
         if is_plain { char.to_string() } else { bytes() }
     };
-    message.link.as_deref().filter(|link| !link.is_empty()).map(|link| link.chars().map(encoded).collect())
+    message
+        .link
+        .as_deref()
+        .filter(|link| !link.is_empty())
+        .map(|link| link.chars().map(encoded).collect())
 }
 
 /// Returns whether the host is a name with a dot. Some services take no other URL for one.

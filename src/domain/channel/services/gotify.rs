@@ -8,14 +8,18 @@ use crate::domain::channel::services::answer::{
 };
 use crate::domain::channel::services::form::{cut, link, link_label, title_and_required_text};
 use crate::domain::channel::services::{
-    Service, ServiceAnswer, ServiceRequest, Setting, SettingKind, Verdict, check_base, host_label, is_visible,
+    Service, ServiceAnswer, ServiceRequest, Setting, SettingKind, Verdict, check_base, host_label,
+    is_visible,
 };
 use crate::domain::channel::{ChannelType, Settings};
 
 pub const SERVICE: Service = Service {
     channel_type: ChannelType::Gotify,
     name: "Gotify",
-    settings: &[Setting::required("url", SettingKind::Url), Setting::required("token", SettingKind::Secret)],
+    settings: &[
+        Setting::required("url", SettingKind::Url),
+        Setting::required("token", SettingKind::Secret),
+    ],
     check,
     label: host_label,
     request: Some(request),
@@ -70,7 +74,11 @@ fn priority(mood: Mood) -> u8 {
 /// "errorDescription": "you need to provide a valid …"}`.
 fn read(answer: &ServiceAnswer<'_>) -> Verdict {
     if is_success(answer) {
-        return if says(answer, r#""id":"#) { Verdict::Accepted } else { unconfirmed(SERVICE.name, answer) };
+        return if says(answer, r#""id":"#) {
+            Verdict::Accepted
+        } else {
+            unconfirmed(SERVICE.name, answer)
+        };
     }
     let error = json_body(answer);
     let details = joined(&[words(&error, "/error"), words(&error, "/errorDescription")]);

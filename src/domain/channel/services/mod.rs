@@ -120,7 +120,8 @@ const EMAIL: Service = Service {
 
 /// The text of a service without the secrets of the channel, and with them the URLs that are secret.
 pub fn redacted(text: &str, channel_type: ChannelType, settings: &Settings) -> String {
-    let is_secret = |setting: &&Setting| matches!(setting.kind, SettingKind::Secret | SettingKind::SecretUrl);
+    let is_secret =
+        |setting: &&Setting| matches!(setting.kind, SettingKind::Secret | SettingKind::SecretUrl);
     let secrets = service(channel_type).settings.iter().filter(is_secret);
     without_own(text, secrets.filter_map(|setting| settings.get(setting.name)))
 }
@@ -145,8 +146,9 @@ const HOSTS: [(&str, ChannelType); 10] = [
 
 /// The type whose service has this host, which is in lower case.
 pub fn service_of_host(host: &str) -> Option<ChannelType> {
-    let is_below =
-        |own: &str| host.strip_suffix(own).is_some_and(|start| start.is_empty() || start.ends_with('.'));
+    let is_below = |own: &str| {
+        host.strip_suffix(own).is_some_and(|start| start.is_empty() || start.ends_with('.'))
+    };
     HOSTS.iter().find(|(own, _)| is_below(own)).map(|(_, channel_type)| *channel_type)
 }
 
@@ -174,12 +176,14 @@ impl ServiceRequest {
 
 /// The parts of a URL for a channel of this type. Errors: text for the user, if its host belongs to another service.
 fn own_target(channel_type: ChannelType, url: &str) -> Result<CallbackTarget, String> {
-    let target =
-        CallbackTarget::parse(url).map_err(|_| "should be an absolute http or https URL".to_owned())?;
+    let target = CallbackTarget::parse(url)
+        .map_err(|_| "should be an absolute http or https URL".to_owned())?;
     match service_of_host(&target.host).filter(|other| *other != channel_type) {
-        Some(other) => {
-            Err(format!("this is a URL of {}; use the type {}", service(other).name, other.as_str()))
-        }
+        Some(other) => Err(format!(
+            "this is a URL of {}; use the type {}",
+            service(other).name,
+            other.as_str()
+        )),
         None => Ok(target),
     }
 }

@@ -7,7 +7,9 @@ use crate::domain::channel::message::{Message, Mood};
 use crate::domain::channel::services::answer::{
     failure, is_success, json_body, names_any, says, unconfirmed, words,
 };
-use crate::domain::channel::services::form::{cut, link, link_label, size_in_json, title_and_required_text};
+use crate::domain::channel::services::form::{
+    cut, link, link_label, size_in_json, title_and_required_text,
+};
 use crate::domain::channel::services::{
     Service, ServiceAnswer, ServiceRequest, Setting, SettingKind, Verdict, is_visible, own_target,
 };

@@ -4,8 +4,12 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use crate::domain::channel::message::{Message, Mood};
-use crate::domain::channel::services::answer::{failure, header, is_success, json_body, unconfirmed};
-use crate::domain::channel::services::form::{cut, instant, link, link_label, title_and_required_text};
+use crate::domain::channel::services::answer::{
+    failure, header, is_success, json_body, unconfirmed,
+};
+use crate::domain::channel::services::form::{
+    cut, instant, link, link_label, title_and_required_text,
+};
 use crate::domain::channel::services::{
     Service, ServiceAnswer, ServiceRequest, Setting, SettingKind, Verdict, check_base,
 };
@@ -96,10 +100,13 @@ fn read(answer: &ServiceAnswer<'_>) -> Verdict {
     }
     let errors: Vec<&str> =
         error["errors"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-    let is_of_message = |error: &&str| error.split(' ').next().is_some_and(|word| OF_MESSAGE.contains(&word));
+    let is_of_message =
+        |error: &&str| error.split(' ').next().is_some_and(|word| OF_MESSAGE.contains(&word));
     let is_refused = !errors.is_empty() && errors.iter().all(is_of_message);
     match failure(SERVICE.name, answer, &errors.join("; "), until_reset(answer), !is_refused) {
-        Verdict::Retry { reason, .. } if is_success(answer) && is_refused => Verdict::Refused { reason },
+        Verdict::Retry { reason, .. } if is_success(answer) && is_refused => {
+            Verdict::Refused { reason }
+        }
         verdict => verdict,
     }
 }

@@ -70,7 +70,9 @@ fn blocks(message: &Message) -> Value {
     }
     if let Some(link) = link(message) {
         let link = format!("<{}|{}>", with_entities(&link), link_label(message));
-        blocks.push(json!({"type": "section", "text": {"type": "mrkdwn", "text": link, "verbatim": true}}));
+        blocks.push(
+            json!({"type": "section", "text": {"type": "mrkdwn", "text": link, "verbatim": true}}),
+        );
     }
     json!({"text": with_entities(&title), "blocks": blocks})
 }

@@ -33,7 +33,10 @@ fn check(_: &str, url: &str) -> Result<(), String> {
     let target = own_target(ChannelType::Teams, url)?;
     let is_own_host = service_of_host(&target.host) == Some(ChannelType::Teams);
     // Its other hosts are many: those of national clouds, and `outlook.office.com` of the older connectors.
-    if is_workflow(&target.path) || is_connector(&target.path) || (is_own_host && target.path != "/") {
+    if is_workflow(&target.path)
+        || is_connector(&target.path)
+        || (is_own_host && target.path != "/")
+    {
         return Ok(());
     }
     Err("should be the URL of a workflow of Teams that posts to a channel when a webhook request is received, \
@@ -54,13 +57,17 @@ fn is_connector(path: &str) -> bool {
 
 fn request(settings: &Settings, message: &Message) -> ServiceRequest {
     let title = cut(&title(message), MAX_TITLE, size_in_json);
-    let title = paragraph(json!({"type": "TextRun", "text": title, "weight": "Bolder", "size": "Medium"}));
+    let title =
+        paragraph(json!({"type": "TextRun", "text": title, "weight": "Bolder", "size": "Medium"}));
     let style = style(message.mood);
-    let mut body = vec![json!({"type": "Container", "style": style, "bleed": true, "items": [title]})];
+    let mut body =
+        vec![json!({"type": "Container", "style": style, "bleed": true, "items": [title]})];
     let text = cut(&text(message), MAX_TEXT, size_in_json);
     let mut lines = text.lines().map(str::trim_end).filter(|line| !line.is_empty());
-    let shown =
-        lines.by_ref().take(MAX_LINES).map(|line| paragraph(json!({"type": "TextRun", "text": line})));
+    let shown = lines
+        .by_ref()
+        .take(MAX_LINES)
+        .map(|line| paragraph(json!({"type": "TextRun", "text": line})));
     body.extend(shown);
     if lines.next().is_some() {
         body.push(paragraph(json!({"type": "TextRun", "text": "…"})));
@@ -73,9 +80,11 @@ fn request(settings: &Settings, message: &Message) -> ServiceRequest {
         "body": body,
     });
     if let Some(link) = link(message) {
-        card["actions"] = json!([{"type": "Action.OpenUrl", "title": link_label(message), "url": link}]);
+        card["actions"] =
+            json!([{"type": "Action.OpenUrl", "title": link_label(message), "url": link}]);
     }
-    let attachment = json!({"contentType": "application/vnd.microsoft.card.adaptive", "content": card});
+    let attachment =
+        json!({"contentType": "application/vnd.microsoft.card.adaptive", "content": card});
     let body = json!({"type": "message", "attachments": [attachment]});
     ServiceRequest::json(settings.text("url").to_owned(), &body)
 }
@@ -95,7 +104,8 @@ fn style(mood: Mood) -> &'static str {
 }
 
 /// A workflow that is switched off answers 400 `WorkflowTriggerIsNotEnabled`.
-const OF_SETTINGS: [&str; 5] = ["notenabled", "disabled", "suspended", "signature", "authorization"];
+const OF_SETTINGS: [&str; 5] =
+    ["notenabled", "disabled", "suspended", "signature", "authorization"];
 
 const FAILED: &str = "Webhook message delivery failed";
 const INNER_STATUS: &str = "returned HTTP error ";
@@ -106,7 +116,8 @@ fn read(answer: &ServiceAnswer<'_>) -> Verdict {
     if !is_success(answer) {
         let error = json_body(answer);
         let text = plain_text(answer);
-        let details = joined(&[words(&error, "/error/code"), words(&error, "/error/message"), &text]);
+        let details =
+            joined(&[words(&error, "/error/code"), words(&error, "/error/message"), &text]);
         return failure(SERVICE.name, answer, &details, None, names_any(&details, &OF_SETTINGS));
     }
     let body = String::from_utf8_lossy(answer.body);
@@ -117,7 +128,9 @@ fn read(answer: &ServiceAnswer<'_>) -> Verdict {
     }
     let status = body.split_once(INNER_STATUS).map(|(_, rest)| rest.get(..3).unwrap_or_default());
     match status.and_then(|status| status.parse().ok()) {
-        Some(http_status) => verdict(SERVICE.name, http_status, "in the text of a 200", None, false),
+        Some(http_status) => {
+            verdict(SERVICE.name, http_status, "in the text of a 200", None, false)
+        }
         None => verdict(SERVICE.name, answer.http_status, &body, None, false),
     }
 }

@@ -85,7 +85,8 @@ fn request(settings: &Settings, message: &Message) -> ServiceRequest {
         used += "\n\n".len() + utf16_len(&shown);
         parts.push(part);
     }
-    let text = cut(&text(message), MAX_MESSAGE.saturating_sub(used + "\n\n".len()), char::len_utf16);
+    let text =
+        cut(&text(message), MAX_MESSAGE.saturating_sub(used + "\n\n".len()), char::len_utf16);
     if !text.is_empty() {
         parts.insert(1, with_entities(&text));
     }
@@ -121,7 +122,14 @@ fn read(answer: &ServiceAnswer<'_>) -> Verdict {
         description += &format!("; its chat_id is now {chat}");
     }
     let http_status = error["error_code"].as_u64().and_then(|code| u16::try_from(code).ok());
-    let answer = ServiceAnswer { http_status: http_status.unwrap_or(answer.http_status), ..*answer };
+    let answer =
+        ServiceAnswer { http_status: http_status.unwrap_or(answer.http_status), ..*answer };
     let is_of_settings = !names_any(&description, &REFUSALS);
-    failure(SERVICE.name, &answer, &description, pause(&error["parameters"]["retry_after"]), is_of_settings)
+    failure(
+        SERVICE.name,
+        &answer,
+        &description,
+        pause(&error["parameters"]["retry_after"]),
+        is_of_settings,
+    )
 }

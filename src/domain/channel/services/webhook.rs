@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 use crate::domain::channel::message::Message;
 use crate::domain::channel::services::answer::{failure, is_success};
 use crate::domain::channel::services::{
-    Service, ServiceAnswer, ServiceRequest, Setting, SettingKind, Verdict, host_label, own_target, teams,
+    Service, ServiceAnswer, ServiceRequest, Setting, SettingKind, Verdict, host_label, own_target,
+    teams,
 };
 use crate::domain::channel::{ChannelType, Settings};
 use crate::domain::json::JsonText;
@@ -33,7 +34,8 @@ fn check(_: &str, url: &str) -> Result<(), String> {
 }
 
 fn request(settings: &Settings, message: &Message) -> ServiceRequest {
-    let Message { id, event, mood, title, text, link, cue_id, cue_name, execution_id, at, alert } = message;
+    let Message { id, event, mood, title, text, link, cue_id, cue_name, execution_id, at, alert } =
+        message;
     let mut body = json!({
         "id": id,
         "event": event,
@@ -58,8 +60,10 @@ fn request(settings: &Settings, message: &Message) -> ServiceRequest {
     let alert_type = body["alert_type"].as_str().map(str::to_owned);
     // A receiver may verify the body that it has parsed and written again.
     let body = canonical(JsonText::from(&body).get());
-    let request =
-        ServiceRequest { body, ..ServiceRequest::json(settings.text("url").to_owned(), &Value::Null) };
+    let request = ServiceRequest {
+        body,
+        ..ServiceRequest::json(settings.text("url").to_owned(), &Value::Null)
+    };
     match alert_type {
         // As an alert to `alert_webhook_url`.
         Some(alert_type) => request

@@ -47,13 +47,15 @@ impl CronExpr {
     /// Parses five fields, or a macro such as `@daily`.
     /// Errors: syntax unknown to crontab(5), a value out of range, a step larger than its field.
     pub fn parse(text: &str) -> Result<Self, CronError> {
-        Self::read(text).map_err(|error| CronError { span: in_characters(text, error.span), ..error })
+        Self::read(text)
+            .map_err(|error| CronError { span: in_characters(text, error.span), ..error })
     }
 
     /// An error has its span in bytes.
     fn read(text: &str) -> Result<Self, CronError> {
         if text.len() > MAX_BYTES {
-            let surplus = (0..=MAX_BYTES).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+            let surplus =
+                (0..=MAX_BYTES).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
             let message = format!("it is longer than {MAX_BYTES} bytes; use ranges and steps");
             return Err(whole((surplus, text.len()), message));
         }
@@ -71,7 +73,8 @@ impl CronExpr {
         if let Some(span) = words_of_a_person(expression, &fields) {
             return Err(whole(span, NO_WORDS.to_owned()));
         }
-        let fields: [&str; 5] = fields.try_into().map_err(|found: Vec<_>| wrong_count(expression, &found))?;
+        let fields: [&str; 5] =
+            fields.try_into().map_err(|found: Vec<_>| wrong_count(expression, &found))?;
         let mut sets = [0; 5];
         for (set, (field, text)) in sets.iter_mut().zip(FIELDS.iter().zip(fields)) {
             *set = field.parse(text).map_err(|(part, message)| CronError {
@@ -98,7 +101,16 @@ impl CronExpr {
             let message = format!("it cannot be scheduled ({error}); write it in a simpler form");
             whole((0, text.len()), message)
         })?;
-        Ok(Self { text: text.to_owned(), minutes, hours, days, months, weekdays, either_day, saffron })
+        Ok(Self {
+            text: text.to_owned(),
+            minutes,
+            hours,
+            days,
+            months,
+            weekdays,
+            either_day,
+            saffron,
+        })
     }
 
     pub fn text(&self) -> &str {
@@ -121,9 +133,9 @@ impl CronExpr {
         const LONGEST_DAY: [u32; 13] = [0, 31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
         // Every date, 29 February included, eventually falls on each weekday.
         self.either_day
-            || (1..)
-                .zip(&LONGEST_DAY[1..])
-                .any(|(month, longest)| has(self.months, month) && self.days.trailing_zeros() <= *longest)
+            || (1..).zip(&LONGEST_DAY[1..]).any(|(month, longest)| {
+                has(self.months, month) && self.days.trailing_zeros() <= *longest
+            })
     }
 
     /// Returns whether the hour field covers all 24 hours: the condition of the daylight saving rule (contract §4).
@@ -144,7 +156,8 @@ impl CronExpr {
         const EPOCH: DateTime = date(1970, 1, 1).at(0, 0, 0, 0);
         let mut minute = after.date().at(after.hour(), after.minute(), 0, 0);
         loop {
-            let next = self.saffron.next_after(at_second(minute.duration_since(EPOCH).as_secs()))?;
+            let next =
+                self.saffron.next_after(at_second(minute.duration_since(EPOCH).as_secs()))?;
             let next = EPOCH.checked_add(SignedDuration::from_secs(next.timestamp())).ok()?;
             if self.includes_day(next.date()) {
                 return Some(next);
@@ -187,7 +200,8 @@ impl CronExpr {
             return 0;
         }
         let hours_before = (self.hours & below(at.hour())).count_ones();
-        let minutes = if has(self.hours, at.hour()) { self.minutes & through(at.minute()) } else { 0 };
+        let minutes =
+            if has(self.hours, at.hour()) { self.minutes & through(at.minute()) } else { 0 };
         u64::from(hours_before * self.minutes.count_ones() + minutes.count_ones())
     }
 
@@ -225,7 +239,8 @@ fn expand(name: &str) -> Result<&'static str, String> {
 /// What to write in place of a form of another scheduler.
 pub fn foreign(text: &str) -> Option<String> {
     let text = text.trim_ascii();
-    let begins = |with: &str| text.get(..with.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(with));
+    let begins =
+        |with: &str| text.get(..with.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(with));
     let mut values = text.split([' ', '\t', ',']);
     let advice = match () {
         () if begins("CRON_TZ=") || begins("TZ=") => {
@@ -235,7 +250,9 @@ pub fn foreign(text: &str) -> Option<String> {
         () if begins("cron(") => {
             "cron(…) is a form of AWS; write its first five fields alone, with names of days: there 1 is Sunday"
         }
-        () if values.any(|value| value == "H" || value.starts_with("H/") || value.starts_with("H(")) => {
+        () if values
+            .any(|value| value == "H" || value.starts_with("H/") || value.starts_with("H(")) =>
+        {
             "H is a form of Jenkins; write a number for `H`, and `*/15` for `H/15`"
         }
         () if text.contains('~') => {
@@ -335,7 +352,9 @@ const FIELDS: [CronField; 5] = [
         name: "month",
         range: (1, 12),
         size: 12,
-        names: &["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"],
+        names: &[
+            "jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec",
+        ],
         question: false,
     },
     // 7 is accepted for Sunday: values are taken modulo the size.
@@ -425,9 +444,14 @@ impl CronField {
         let text = shown(value);
         if text.contains(['L', 'l', 'W', 'w', '#']) && self.question {
             let is_last_day = self.name == "day-of-month" && text.eq_ignore_ascii_case("L");
-            let instead =
-                if is_last_day { "; day 1 at 0:00 is right after the last day of a month" } else { "" };
-            return format!("`{text}`: L, W and # are not part of crontab(5); write {wanted}{instead}");
+            let instead = if is_last_day {
+                "; day 1 at 0:00 is right after the last day of a month"
+            } else {
+                ""
+            };
+            return format!(
+                "`{text}`: L, W and # are not part of crontab(5); write {wanted}{instead}"
+            );
         }
         format!("`{text}` is not valid here; write {wanted}")
     }

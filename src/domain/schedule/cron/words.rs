@@ -28,7 +28,8 @@ const MONTHS: [&str; 12] = [
     "December",
 ];
 const SURE_DAYS: [usize; 12] = [31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
-const WEEKDAYS: [&str; 7] = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
+const WEEKDAYS: [&str; 7] =
+    ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
 
 struct Values {
     values: Vec<usize>,
@@ -98,7 +99,8 @@ fn times(minutes: &Values, hours: &Values, past_midnight: bool) -> String {
     }
     if count <= MAX_TIMES {
         let each = hours.values.iter();
-        let all = each.flat_map(|hour| minutes.values.iter().map(move |minute| clock(*hour, *minute)));
+        let all =
+            each.flat_map(|hour| minutes.values.iter().map(move |minute| clock(*hour, *minute)));
         return format!("At {}", list(&all.collect::<Vec<_>>()));
     }
     let plural = if hours.values.len() == 1 { "hour" } else { "hours" };
@@ -128,7 +130,8 @@ fn days(cron: &CronExpr, months: &Values) -> (Option<String>, bool) {
         return (None, false);
     }
     // A week begins on Monday, and Sunday is bit 0.
-    let weekdays = Values::from_bits(cron.weekdays >> 1 | (cron.weekdays & 1) << 6, 7).of_weekdays();
+    let weekdays =
+        Values::from_bits(cron.weekdays >> 1 | (cron.weekdays & 1) << 6, 7).of_weekdays();
     if every_day {
         return (Some(weekdays), false);
     }
@@ -152,7 +155,9 @@ fn days_of_months(days: &Values, months: &Values) -> (Option<String>, bool) {
             let is_one = days.values.len() == 1;
             let of = match months.range() {
                 // Every month has 28 days.
-                _ if months.is_all() && first > 28 && is_one => "the months that have it".to_owned(),
+                _ if months.is_all() && first > 28 && is_one => {
+                    "the months that have it".to_owned()
+                }
                 _ if months.is_all() => "the month".to_owned(),
                 Some((from, to)) if months.values.len() > 2 => {
                     format!("every month from {} to {}", MONTHS[from], MONTHS[to])
@@ -176,7 +181,9 @@ fn days_of_months(days: &Values, months: &Values) -> (Option<String>, bool) {
 /// `day 1`, `days 1, 8 and 20 to 22`, `every 2nd day from 1 to 31`; values are counted from 0.
 fn days_of_month(days: &Values) -> String {
     // Four days with a step read better as a list: 1, 11, 21 and 31.
-    if let Some(step) = days.progression().filter(|step| *step > 1 && days.values.len() > MIN_STEPPED) {
+    if let Some(step) =
+        days.progression().filter(|step| *step > 1 && days.values.len() > MIN_STEPPED)
+    {
         let (first, last) = (days.first() + 1, days.last() + 1);
         let ending = match step {
             2 => "nd",
@@ -240,7 +247,8 @@ impl Values {
         let mut parts = Vec::new();
         let mut rest = &self.values[..];
         while let [first, ..] = rest {
-            let length = rest.iter().zip(*first..).take_while(|(value, next)| *value == next).count();
+            let length =
+                rest.iter().zip(*first..).take_while(|(value, next)| *value == next).count();
             let (run, after) = rest.split_at(length);
             match run {
                 [first, .., last] if length > 2 => {

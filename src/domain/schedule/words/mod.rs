@@ -23,7 +23,9 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::domain::schedule::cron::{CronExpr, foreign};
 use crate::domain::schedule::interval::{BadInterval, Interval, elapsed};
-use crate::domain::schedule::words::parser::{Clock, Days, Parser, is_date, is_month, weekday_name};
+use crate::domain::schedule::words::parser::{
+    Clock, Days, Parser, is_date, is_month, weekday_name,
+};
 use crate::domain::schedule::{
     CatchUp, EARLIEST, Schedule, ScheduleError, ScheduleRule, Zone, is_instant, parse_instant,
 };
@@ -37,7 +39,8 @@ pub const EXAMPLES: &str =
 const NO_LAST_DAY: &str = "a cron has no last day of a month: `monthly on the 1st at 0:00` runs right after it; or \
                            write `0 18 28-31 * *`, and have the receiver check that tomorrow is the 1st";
 
-const WEEKDAYS: [&str; 7] = ["sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday"];
+const WEEKDAYS: [&str; 7] =
+    ["sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday"];
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
@@ -105,7 +108,8 @@ fn is_cron(text: &str) -> bool {
         return !first.eq_ignore_ascii_case("@every") && first.len() > 1;
     }
     let is_name = |part: &str| part.len() == 3 && (weekday_name(part).is_some() || is_month(part));
-    let is_value = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'*' | b'?'));
+    let is_value =
+        |part: &str| part.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'*' | b'?'));
     let is_field = |field: &str| {
         let part = |part: &str| is_value(part) || is_name(&part.to_ascii_lowercase());
         field.split([',', '-', '/']).all(part)
@@ -119,7 +123,8 @@ fn is_cron(text: &str) -> bool {
 fn once(at: Option<Timestamp>, zone: &Zone, span: (usize, usize)) -> Result<Schedule, WordsError> {
     // The text of an earlier instant, in a year below 0, is none that the API takes.
     let at = at.filter(|at| *at >= EARLIEST);
-    let too_far = || WordsError { message: "that is too far away; use another date".to_owned(), span };
+    let too_far =
+        || WordsError { message: "that is too far away; use another date".to_owned(), span };
     Ok(Schedule::new(ScheduleRule::Once(at.ok_or_else(too_far)?), zone.clone(), CatchUp::default()))
 }
 
@@ -161,7 +166,10 @@ fn read(parser: &mut Parser<'_>, zone: &Zone, now: Timestamp) -> Result<Understo
 
 /// The two day fields of a cron widen each other, so days of the month cannot narrow the weekday down.
 fn no_last_weekday(weekday: i8) -> String {
-    let day = usize::try_from(weekday).ok().and_then(|index| WEEKDAYS.get(index % 7)).unwrap_or(&WEEKDAYS[0]);
+    let day = usize::try_from(weekday)
+        .ok()
+        .and_then(|index| WEEKDAYS.get(index % 7))
+        .unwrap_or(&WEEKDAYS[0]);
     format!(
         "a cron has no last {day} of a month: write `every {day} at 9`, and have the receiver check that a week later \
          is in another month; or add a single run for each date"
@@ -194,11 +202,17 @@ fn short(period: SignedDuration) -> String {
 }
 
 /// A single run after some time. Whole seconds, because nobody means the milliseconds of this moment.
-fn later(text: &str, span: (usize, usize), zone: &Zone, now: Timestamp) -> Result<Understood, ScheduleError> {
+fn later(
+    text: &str,
+    span: (usize, usize),
+    zone: &Zone,
+    now: Timestamp,
+) -> Result<Understood, ScheduleError> {
     let refused = |message: &str| WordsError { message: message.to_owned(), span };
     let ahead = elapsed(text).filter(|ahead| ahead.as_secs() > 0);
     // jiff refuses longer ones, and the calendar ends before.
-    let too_far = || refused("that is no time to wait, or too far away; write it as 90s, 10m, 2 hours or 1d");
+    let too_far =
+        || refused("that is no time to wait, or too far away; write it as 90s, 10m, 2 hours or 1d");
     let ahead = ahead.ok_or_else(too_far)?;
     let at = now.checked_add(ahead).ok().and_then(|at| Timestamp::from_second(at.as_second()).ok());
     Ok(once(Some(at.ok_or_else(too_far)?), zone, span)?.into())
@@ -216,20 +230,24 @@ fn single(
         [] => Time::midnight(),
         [time] => time.time()?,
         [_, second, ..] => {
-            let message = "a single run has one time; for more of them write `daily at 9:00 and 18:00`";
+            let message =
+                "a single run has one time; for more of them write `daily at 9:00 and 18:00`";
             return Err(WordsError { message: message.to_owned(), span: second.span }.into());
         }
     };
     let today = zone.reading(now).date();
     let ahead = |days: i64| today.checked_add(jiff::Span::new().days(days)).ok();
     let reading = |date: jiff::civil::Date| date.to_datetime(time);
-    let is_to_come = |reading: &DateTime| zone.earliest_instant(*reading).is_some_and(|at| at > now);
+    let is_to_come =
+        |reading: &DateTime| zone.earliest_instant(*reading).is_some_and(|at| at > now);
     let found = match day {
         Some(Days::Date(date)) => Some(reading(*date)),
         Some(Days::Ahead(days)) => ahead(*days).map(reading),
-        Some(Days::Next(weekday)) => {
-            (0..=7).filter_map(ahead).filter(|date| date.weekday() == *weekday).map(reading).find(is_to_come)
-        }
+        Some(Days::Next(weekday)) => (0..=7)
+            .filter_map(ahead)
+            .filter(|date| date.weekday() == *weekday)
+            .map(reading)
+            .find(is_to_come),
         // The next time that the clock shows it.
         _ => (0..=1).filter_map(ahead).map(reading).find(is_to_come),
     };
@@ -260,7 +278,8 @@ fn every_minute(times: &[Clock]) -> Result<String, WordsError> {
     match times {
         [] => Ok("*".to_owned()),
         [time, ..] => Err(WordsError {
-            message: "`every minute` has no time of day; leave it out, or write `daily at 9:00`".to_owned(),
+            message: "`every minute` has no time of day; leave it out, or write `daily at 9:00`"
+                .to_owned(),
             span: time.span,
         }),
     }

@@ -7,12 +7,12 @@ use crate::domain::schedule::words::{EXAMPLES, WordsError};
 /// A part of the text, in characters, half open.
 pub type Span = (usize, usize);
 
-const WEEKDAYS: [&str; 7] = ["sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday"];
+const WEEKDAYS: [&str; 7] =
+    ["sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday"];
 
 const MONTHS: &str = "jan feb mar apr may jun jul aug sep oct nov dec";
 
-const UNITS: &str =
-    "s sec secs second seconds m min mins minute minutes h hr hrs hour hours d day days w wk wks week weeks";
+const UNITS: &str = "s sec secs second seconds m min mins minute minutes h hr hrs hour hours d day days w wk wks week weeks";
 
 const A_TIME: &str = "a time such as 9:00, 18:30 or 6 pm";
 
@@ -35,7 +35,8 @@ impl Clock {
     pub fn time(&self) -> Result<Time, WordsError> {
         let time = self.hour.and_then(|hour| Time::new(hour, self.minute, 0, 0).ok());
         time.ok_or_else(|| WordsError {
-            message: "a minute without an hour is for `hourly`; write a time such as 9:15".to_owned(),
+            message: "a minute without an hour is for `hourly`; write a time such as 9:15"
+                .to_owned(),
             span: self.span,
         })
     }
@@ -146,8 +147,11 @@ impl<'a> Parser<'a> {
             let text: String = self.text.chars().skip(from).take((to - from).min(40)).collect();
             text.trim().to_owned()
         };
-        let message =
-            format!("`{}` is not understood after `{}`; {EXAMPLES}", quoted(from, to), quoted(0, from));
+        let message = format!(
+            "`{}` is not understood after `{}`; {EXAMPLES}",
+            quoted(from, to),
+            quoted(0, from)
+        );
         WordsError { message, span: (from, to) }
     }
 
@@ -162,7 +166,8 @@ impl<'a> Parser<'a> {
         while !is_iso && (is_amount(self.word()) || is_unit(self.word())) {
             self.at += 1;
         }
-        let words: Vec<&str> = self.tokens[begin..self.at].iter().map(|token| token.word.as_str()).collect();
+        let words: Vec<&str> =
+            self.tokens[begin..self.at].iter().map(|token| token.word.as_str()).collect();
         if words.last().is_some_and(|word| word.bytes().all(|byte| byte.is_ascii_digit())) {
             return Err(self.unexpected("a unit such as min, hours or days"));
         }
@@ -206,8 +211,10 @@ impl<'a> Parser<'a> {
             self.at += 1;
             return Ok(Some(Clock { hour: named, minute: 0, span: self.span_from(begin) }));
         }
-        let suffix = |half: &'static str| word.strip_suffix(half).map(|digits| (digits, Some(half)));
-        let (digits, mut half) = suffix("am").or_else(|| suffix("pm")).unwrap_or((word.as_str(), None));
+        let suffix =
+            |half: &'static str| word.strip_suffix(half).map(|digits| (digits, Some(half)));
+        let (digits, mut half) =
+            suffix("am").or_else(|| suffix("pm")).unwrap_or((word.as_str(), None));
         if !digits.starts_with(|char: char| char.is_ascii_digit() || char == ':') {
             return Ok(None);
         }
@@ -218,7 +225,9 @@ impl<'a> Parser<'a> {
         let (hour, minute) = match digits.split_once(':') {
             Some(("", minute)) if half.is_none() => (None, minute),
             Some((hour, minute)) => (Some(hour), minute),
-            None if half.is_some() || (is_sure && digits.bytes().all(|byte| byte.is_ascii_digit())) => {
+            None if half.is_some()
+                || (is_sure && digits.bytes().all(|byte| byte.is_ascii_digit())) =>
+            {
                 (Some(digits), "00")
             }
             None => {
@@ -227,14 +236,16 @@ impl<'a> Parser<'a> {
             }
         };
         let span = self.span_from(begin);
-        let minute = number(minute).filter(|minute| *minute < 60 && digits_after_colon(digits) == 2);
+        let minute =
+            number(minute).filter(|minute| *minute < 60 && digits_after_colon(digits) == 2);
         let hour = hour.map(|hour| hour_of_day(hour, half));
         match (hour, minute) {
             (None, Some(minute)) => Ok(Some(Clock { hour: None, minute, span })),
             (Some(Some(hour)), Some(minute)) => Ok(Some(Clock { hour: Some(hour), minute, span })),
             _ => {
-                let message =
-                    format!("`{word}` is not a time of day; write it as 9:00, 18:30, 9am or 6:30 pm");
+                let message = format!(
+                    "`{word}` is not a time of day; write it as 9:00, 18:30, 9am or 6:30 pm"
+                );
                 Err(WordsError { message, span })
             }
         }
@@ -322,7 +333,8 @@ impl<'a> Parser<'a> {
     }
 
     fn date(&self, word: &str) -> Result<Date, WordsError> {
-        let message = || format!("`{word}` is a date that does not exist; an example is 2030-01-31");
+        let message =
+            || format!("`{word}` is a date that does not exist; an example is 2030-01-31");
         word.parse().map_err(|_| WordsError { message: message(), span: self.place() })
     }
 
@@ -365,8 +377,9 @@ impl<'a> Parser<'a> {
             let begin = self.at;
             let goes_on = days.is_empty() || self.take_and();
             let word = self.word().to_owned();
-            let (first, last) =
-                word.split_once('-').map_or((word.as_str(), None), |(first, last)| (first, Some(last)));
+            let (first, last) = word
+                .split_once('-')
+                .map_or((word.as_str(), None), |(first, last)| (first, Some(last)));
             let Some(first_day) = weekday_name(first).filter(|_| goes_on) else {
                 self.at = begin;
                 break;
@@ -442,7 +455,8 @@ fn ordinal(word: &str) -> Option<i8> {
     if word == "first" {
         return Some(1);
     }
-    let digits = ["st", "nd", "rd", "th"].into_iter().find_map(|ending| word.strip_suffix(ending))?;
+    let digits =
+        ["st", "nd", "rd", "th"].into_iter().find_map(|ending| word.strip_suffix(ending))?;
     number(digits).filter(|day| (1..=31).contains(day))
 }
 

@@ -20,7 +20,8 @@ const DEFAULT_ENTRIES: usize = 100;
 pub async fn settings(request: Request) -> Result<Response> {
     let config = &request.app.config;
     let fixed = config.registration;
-    let registration = request.app.store.read_inline(move |read| meta::registration(read, fixed)).await?;
+    let registration =
+        request.app.store.read_inline(move |read| meta::registration(read, fixed)).await?;
     Ok(Response::ok(&json!({
         "registration": registration.as_str(),
         "is_registration_fixed": fixed.is_some(),
@@ -48,14 +49,16 @@ pub async fn update_settings(request: Request) -> Result<Response> {
 
 /// `GET /v1/admin/billing`: the undecided requests, oldest first.
 pub async fn list_requests(request: Request) -> Result<Response> {
-    let (requests, _turn) = request.read_list(false, |read| stored::list_requests(read, false)).await?;
+    let (requests, _turn) =
+        request.read_list(false, |read| stored::list_requests(read, false)).await?;
     let list = ListBody::new("requests", requests.iter().map(render_request))?;
     Ok(list.with_more(false).into_response())
 }
 
 pub async fn approve(request: Request) -> Result<Response> {
     let (app, id) = (&request.app, request.param("request_id").to_owned());
-    let (approved, _) = billing::approve(&app.store, app.config.plans.clone(), id, request.now).await?;
+    let (approved, _) =
+        billing::approve(&app.store, app.config.plans.clone(), id, request.now).await?;
     decided(&request, approved).await
 }
 

@@ -29,7 +29,8 @@ pub async fn list(request: Request) -> Result<Response> {
     let Pagination { limit, offset } = pagination;
     let read = move |read: &ReadTx<'_>| users::list_page(read, &part, now, limit, offset);
     let ((page, total), _turn) = request.read_list(false, read).await?;
-    let list = ListBody::new("users", page.iter().map(|(user, executions)| render(user, *executions)))?;
+    let list =
+        ListBody::new("users", page.iter().map(|(user, executions)| render(user, *executions)))?;
     Ok(list.with_page("", total, pagination).into_response())
 }
 
@@ -40,7 +41,8 @@ pub async fn create(request: Request) -> Result<Response> {
     let plan = fields.string("plan", 1..=255);
     fields.forbid_unknown();
     fields.finish()?;
-    let email = email.ok_or_else(|| Error::fault("the email of a request is missing after validation"))?;
+    let email =
+        email.ok_or_else(|| Error::fault("the email of a request is missing after validation"))?;
     let plans = &request.app.config.plans;
     let plan = plan.unwrap_or_else(|| plans.default_plan().to_owned());
     require_plan(plans, &plan)?;
@@ -85,7 +87,9 @@ pub async fn create_link(request: Request) -> Result<Response> {
 }
 
 fn require_plan(plans: &Plans, plan: &str) -> Result<()> {
-    plans.ensure_exists(plan).map_err(|error| Error::refused(ErrorCode::InvalidPlan, error.to_string()))
+    plans
+        .ensure_exists(plan)
+        .map_err(|error| Error::refused(ErrorCode::InvalidPlan, error.to_string()))
 }
 
 async fn find(request: &Request, id: String) -> Result<Value> {

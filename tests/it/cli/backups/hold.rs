@@ -39,7 +39,11 @@ fn a_held_server_serves_reads_but_fires_sends_and_assigns_nothing() {
     let (call, job) = (hook(&user, &receiver.url()), work(&user));
     let waiting = fire(&user, &job);
     let user = held(&mut server, &user, "2026-01-01T13:30:00Z");
-    assert!(server.log().contains("on hold") && server.log().contains("`cued promote`"), "{}", server.log());
+    assert!(
+        server.log().contains("on hold") && server.log().contains("`cued promote`"),
+        "{}",
+        server.log()
+    );
     let moved = user.advance("PT2H");
     assert_eq!((&moved["fired"], &moved["delivered"]), (&json!(0), &json!(0)));
     let fired = fire(&user, &call); // is stored and waits
@@ -50,11 +54,17 @@ fn a_held_server_serves_reads_but_fires_sends_and_assigns_nothing() {
     for path in ["/v1/executions/claim".to_owned(), format!("/v1/executions/{waiting}/claim")] {
         let response = user.post(&path, &json!({"worker_id": "w"}));
         let refused = response.expect_error(503, "held");
-        assert!(refused["error"]["message"].as_str().unwrap().contains("cued promote"), "{refused}");
+        assert!(
+            refused["error"]["message"].as_str().unwrap().contains("cued promote"),
+            "{refused}"
+        );
         assert!(response.header("retry-after").is_some());
     }
     let health = user.get("/health").expect(200);
-    assert_eq!((&health["status"], &health["services"]["poller"]), (&json!("degraded"), &json!("held")));
+    assert_eq!(
+        (&health["status"], &health["services"]["poller"]),
+        (&json!("degraded"), &json!("held"))
+    );
     assert!(health["held_since"].as_str().is_some_and(|since| since.ends_with('Z')), "{health}");
     assert_has(&health["queue"], json!({"pending_outbox": 1, "pending_worker_claims": 1}));
     let status = user.get("/status").expect(200);
@@ -79,7 +89,9 @@ fn a_write_that_finds_the_file_held_claims_no_delivery() {
     let take = || {
         fixture.write(|tx| {
             let (epoch, mut rotation) = (jiff::Timestamp::UNIX_EPOCH, Rotation::default());
-            delivery_queue::claim_batch(tx, epoch, &mut rotation, |_, _| Ok(Grant::Granted)).unwrap().len()
+            delivery_queue::claim_batch(tx, epoch, &mut rotation, |_, _| Ok(Grant::Granted))
+                .unwrap()
+                .len()
         })
     };
     fixture.sql("INSERT INTO meta (name, value) VALUES ('held_since', 0)");
@@ -134,11 +146,15 @@ fn a_running_server_on_the_system_clock_notices_a_promotion() {
     server.restart();
     let user = user.at(server.addr());
     fire(&user, &call);
-    until("the server is held", || (user.get("/status").expect(200)["status"] == "degraded").then_some(()));
+    until("the server is held", || {
+        (user.get("/status").expect(200)["status"] == "degraded").then_some(())
+    });
     assert_eq!(receiver.count(), 0);
     ok(&server.db(), &["promote"]);
     receiver.wait_for(1);
-    until("health recovers", || (user.get("/status").expect(200)["status"] == "healthy").then_some(()));
+    until("health recovers", || {
+        (user.get("/status").expect(200)["status"] == "healthy").then_some(())
+    });
 }
 
 #[test]
@@ -224,7 +240,8 @@ fn a_held_server_makes_no_test_call() {
 fn a_held_server_logs_mails_and_sends_none() {
     let mailbox = Mailbox::open();
     let url = mailbox.url();
-    let flags = ["--test-clock", BEGIN, "--smtp-url", &url, "--mail-from", "cued <cued@example.com>"];
+    let flags =
+        ["--test-clock", BEGIN, "--smtp-url", &url, "--mail-from", "cued <cued@example.com>"];
     let mut server = Server::start(&[DEV_UNLIMITED, &flags].concat());
     let user = server.client().register("ann@example.com");
     let user = held(&mut server, &user, BEGIN);
@@ -236,7 +253,11 @@ fn a_held_server_logs_mails_and_sends_none() {
     };
     let held = ask();
     until("the log has the link", || server.log().contains(&held).then_some(()));
-    assert!(server.log().contains("mail not sent reason=\"the database is on hold\""), "{}", server.log());
+    assert!(
+        server.log().contains("mail not sent reason=\"the database is on hold\""),
+        "{}",
+        server.log()
+    );
     ok(&server.db(), &["promote"]);
     let promoted = ask();
     assert!(mailbox.next().link().contains(&promoted));

@@ -32,7 +32,8 @@ pub fn work(user: &Client) -> String {
 
 /// A cue that calls `url` every hour, with a single attempt.
 pub fn hook(user: &Client, url: &str) -> String {
-    id(&user.create(&json!({"name": "hook", "callback": {"url": url}, "retry": {"max_attempts": 1},
+    id(&user
+        .create(&json!({"name": "hook", "callback": {"url": url}, "retry": {"max_attempts": 1},
                             "schedule": {"type": "recurring", "cron": "0 * * * *"}})))
     .to_owned()
 }
@@ -62,8 +63,9 @@ pub fn insert_history(file: &mut Connection, cue: &str, count: u32, is_over: boo
     let at = at.parse::<jiff::Timestamp>().unwrap().as_millisecond();
     let (status, queue) = if is_over { ("success", None) } else { ("pending", Some("claim")) };
     let all = file.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate).unwrap();
-    let first: i64 =
-        all.query_row("SELECT coalesce(max(key), 0) + 1 FROM executions", [], |row| row.get(0)).unwrap();
+    let first: i64 = all
+        .query_row("SELECT coalesce(max(key), 0) + 1 FROM executions", [], |row| row.get(0))
+        .unwrap();
     all.execute(
         "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?2)
          INSERT INTO executions (id, cue_key, user_key, transport, status, queue_name, scheduled_for, triggered_by,
@@ -102,7 +104,8 @@ pub fn contents(path: &Path) -> BTreeMap<String, Vec<Vec<Value>>> {
     let file = Connection::open(path).unwrap();
     let tables = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'";
     let mut tables = file.prepare(tables).unwrap();
-    let tables: Vec<String> = tables.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
+    let tables: Vec<String> =
+        tables.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
     let read = |table: &str| {
         let mut all = file.prepare(&format!("SELECT * FROM {table}")).unwrap();
         let width = all.column_count();
@@ -116,7 +119,8 @@ pub fn contents(path: &Path) -> BTreeMap<String, Vec<Vec<Value>>> {
 
 fn files(server: &Server) -> Vec<String> {
     let names = fs::read_dir(server.db().parent().unwrap()).unwrap();
-    let mut names: Vec<String> = names.map(|it| it.unwrap().file_name().into_string().unwrap()).collect();
+    let mut names: Vec<String> =
+        names.map(|it| it.unwrap().file_name().into_string().unwrap()).collect();
     names.retain(|name| !["cued.log", "cued.out"].contains(&name.as_str()));
     names.sort();
     names
@@ -152,7 +156,9 @@ fn a_backup_under_load_has_every_earlier_acknowledged_write() {
             });
         }
         let backups = (1..=3).map(|number| {
-            until("the load is running", || (acknowledged.lock().unwrap().len() > 20 * number).then_some(()));
+            until("the load is running", || {
+                (acknowledged.lock().unwrap().len() > 20 * number).then_some(())
+            });
             let before = acknowledged.lock().unwrap().clone();
             (before, backup(&server, &format!("backup-{number}.db")))
         });
@@ -222,7 +228,10 @@ fn a_failed_backup_reports_why_and_keeps_existing_files() {
     let text = fails(&existing, &["backup", db.with_file_name("out").to_str().unwrap()], 1);
     assert!(text.contains("existing is not a cued database"), "{text}");
     fails(&db, &["backup"], 2);
-    assert_eq!(files(&server), ["cued.db", "cued.db-shm", "cued.db-wal", "cued.db.lock", "existing"]);
+    assert_eq!(
+        files(&server),
+        ["cued.db", "cued.db-shm", "cued.db-wal", "cued.db.lock", "existing"]
+    );
 }
 
 #[test]
@@ -271,12 +280,15 @@ fn a_backup_of_a_backup_is_held_since_the_first_backup() {
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     assert_eq!(held(&second), held(&first));
     let file = server.sqlite();
-    assert!(!file.prepare("SELECT 1 FROM meta WHERE name = 'held_since'").unwrap().exists([]).unwrap());
+    assert!(
+        !file.prepare("SELECT 1 FROM meta WHERE name = 'held_since'").unwrap().exists([]).unwrap()
+    );
 }
 
 #[test]
 fn a_backup_can_shrink_like_its_original() {
-    let server = Server::start(&[DEV_UNLIMITED, &["--test-clock", BEGIN, "--retain", "off"]].concat());
+    let server =
+        Server::start(&[DEV_UNLIMITED, &["--test-clock", BEGIN, "--retain", "off"]].concat());
     let copy = Connection::open(backup(&server, "out")).unwrap();
     assert_eq!(copy.query_row("PRAGMA auto_vacuum", [], |row| row.get::<_, i64>(0)).unwrap(), 2);
 }
@@ -339,7 +351,9 @@ fn a_wal_without_its_database_is_kept() {
     for empty in [false, true] {
         let text = fails(&db, &["serve", "--listen", "127.0.0.1:0"], 1);
         assert!(text.contains("-wal contains writes of a database that is no longer at"), "{text}");
-        assert!(fails(&db, &["user", "add", "ann@example.com"], 1).contains("-wal contains writes"));
+        assert!(
+            fails(&db, &["user", "add", "ann@example.com"], 1).contains("-wal contains writes")
+        );
         assert!(fs::read(&log).unwrap() == before && db.exists() == empty);
         fs::write(&db, b"").unwrap();
     }
@@ -362,8 +376,10 @@ fn a_backup_that_fills_the_disk_reports_it_and_leaves_no_file() {
         cued = env!("CARGO_BIN_EXE_cued"),
         db = server.db().display(),
     );
-    let small = Command::new("unshare").args(["--mount", "--map-root-user", "sh", "-c", &script]).output();
-    let Some(output) = small.ok().filter(|output| ![Some(77), Some(1)].contains(&output.status.code()))
+    let small =
+        Command::new("unshare").args(["--mount", "--map-root-user", "sh", "-c", &script]).output();
+    let Some(output) =
+        small.ok().filter(|output| ![Some(77), Some(1)].contains(&output.status.code()))
     else {
         skip("no disk can be mounted in a user namespace");
         return;
@@ -392,7 +408,8 @@ fn the_name_of_a_file_is_no_uri() {
         let serve = ["serve", "--listen", "127.0.0.1:0", "--registration", "open", "--db", db];
         let mut server =
             Process(command(&serve).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap());
-        let addr = read_addr(&mut BufReader::new(server.0.stdout.take().unwrap())).expect("a start");
+        let addr =
+            read_addr(&mut BufReader::new(server.0.stdout.take().unwrap())).expect("a start");
         Client::new(addr).register("bob@example.com");
         drop(server);
         let (copy, restored) = (format!("file:{db}.copy"), format!("file:{db}.restored"));

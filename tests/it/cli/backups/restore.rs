@@ -143,7 +143,8 @@ fn check(file: &Path) -> (String, String, Option<i32>) {
 /// Every file next to the database, with its bytes.
 fn folder(db: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let all = fs::read_dir(db.parent().unwrap()).unwrap().map(|it| it.unwrap().path());
-    let mut all: Vec<(PathBuf, Vec<u8>)> = all.map(|path| (path.clone(), fs::read(path).unwrap())).collect();
+    let mut all: Vec<(PathBuf, Vec<u8>)> =
+        all.map(|path| (path.clone(), fs::read(path).unwrap())).collect();
     // Readers record their position in the index of the log.
     all.retain(|(path, _)| !path.to_string_lossy().ends_with("-shm"));
     all.sort();
@@ -234,7 +235,10 @@ fn check_distinguishes_a_foreign_file_from_a_damaged_one() {
     let printed = verdict(&torn, "failed the check");
     assert!(!printed.contains("stop cued"), "it may be a backup, which no server has: {printed}");
     assert!(!printed.contains("up to date"), "no server mends it: {printed}");
-    assert!(printed.contains("problem  ") && printed.contains("and ") && printed.len() < 20_000, "{printed}");
+    assert!(
+        printed.contains("problem  ") && printed.contains("and ") && printed.len() < 20_000,
+        "{printed}"
+    );
     let (printed, stderr, code) = check(&path.with_file_name("no-such-file"));
     assert_eq!((printed.as_str(), code), ("", Some(1)));
     assert!(stderr.contains("no-such-file does not exist"), "{stderr}");
@@ -261,7 +265,8 @@ fn check_names_inconsistencies() {
         let (printed, stderr, code) = check(&server.db());
         assert!(printed.contains(word) && code == Some(1), "{word}: {printed}{stderr}");
         let problems = printed.matches("problem     ").count();
-        let count = if problems == 1 { "1 problem".to_owned() } else { format!("{problems} problems") };
+        let count =
+            if problems == 1 { "1 problem".to_owned() } else { format!("{problems} problems") };
         assert!(stderr.trim_end().ends_with(&format!("failed the check: {count}")), "{stderr}");
         fs::write(server.db(), &sound).unwrap();
     }
@@ -288,7 +293,10 @@ const LITESTREAM: &str = "
 #[track_caller]
 fn assert_passes_check(file: &Path) {
     let (printed, stderr, _) = check(file);
-    assert!(printed.contains("result      ok") && !printed.contains("problem"), "{printed}{stderr}");
+    assert!(
+        printed.contains("result      ok") && !printed.contains("problem"),
+        "{printed}{stderr}"
+    );
 }
 
 #[test]
@@ -348,7 +356,8 @@ fn a_stop_beside_a_reader_without_an_end_leaves_everything_in_the_file_and_its_l
 /// The same file under a server with `--held`, which starts at `at`.
 fn restart_held(server: &mut Server, user: &Client, at: &str) -> (Server, Client) {
     server.stop();
-    let held = Server::start_on(&server.db(), &[DEV_UNLIMITED, &["--held", "--test-clock", at]].concat());
+    let held =
+        Server::start_on(&server.db(), &[DEV_UNLIMITED, &["--held", "--test-clock", at]].concat());
     let user = user.at(held.addr());
     (held, user)
 }
@@ -393,14 +402,20 @@ fn a_start_with_held_ends_the_sessions_of_a_file_that_was_not_on_hold() {
 fn a_start_with_held_needs_a_database() {
     let start = |db: &Path, value: &str| -> Output {
         let db = db.to_str().unwrap();
-        cued(&["serve", "--listen", "127.0.0.1:0", "--db", db]).env("CUED_HELD", value).output().unwrap()
+        cued(&["serve", "--listen", "127.0.0.1:0", "--db", db])
+            .env("CUED_HELD", value)
+            .output()
+            .unwrap()
     };
     let (_folder, db) = new_file();
     for is_empty in [false, true] {
         let output = start(&db, "true");
         let text = stderr(&output);
         assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(1), &b""[..]), "{text}");
-        assert!(text.contains("cued.db does not exist or is empty") && text.contains("CUED_HELD"), "{text}");
+        assert!(
+            text.contains("cued.db does not exist or is empty") && text.contains("CUED_HELD"),
+            "{text}"
+        );
         assert_eq!(
             fs::metadata(&db).map(|file| file.len()).ok(),
             is_empty.then_some(0),

@@ -48,8 +48,11 @@ fn of_slug(user: &Client, slug: &str) -> Value {
 
 pub fn slugs(user: &Client) -> Vec<String> {
     let listed = user.get("/v1/cues?limit=100").expect(200);
-    let slugs =
-        listed["cues"].as_array().unwrap().iter().map(|cue| cue["slug"].as_str().unwrap_or("").to_owned());
+    let slugs = listed["cues"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|cue| cue["slug"].as_str().unwrap_or("").to_owned());
     let mut slugs: Vec<String> = slugs.collect();
     slugs.sort();
     slugs
@@ -72,7 +75,10 @@ fn a_file_creates_its_cues_once_and_then_changes_nothing() {
         json!({"name": "backup", "status": "active", "transport": "webhook", "payload": {"volume": 1}}),
     );
     assert_has(&backup["schedule"], json!({"cron": "0 3 * * *", "timezone": "Europe/Berlin"}));
-    assert_has(&backup["callback"], json!({"url": "http://nas.lan/backup", "headers": {"X-Volume": "1"}}));
+    assert_has(
+        &backup["callback"],
+        json!({"url": "http://nas.lan/backup", "headers": {"X-Volume": "1"}}),
+    );
     assert_eq!(backup["retry"]["max_attempts"], 2);
     assert_eq!(of_slug(&user, "home/beat")["retry"]["max_attempts"], 1);
     let report = of_slug(&user, "home/report");
@@ -102,7 +108,10 @@ fn defaults_are_below_each_cue_as_far_as_they_fit() {
         &call,
         json!({"transport": "webhook", "tags": [], "payload": {"a": {"b": 1, "c": 3}, "l": []}}),
     );
-    assert_has(&call["callback"], json!({"headers": {"X-B": "d", "x-a": "own"}, "timeout_seconds": 10}));
+    assert_has(
+        &call["callback"],
+        json!({"headers": {"X-B": "d", "x-a": "own"}, "timeout_seconds": 10}),
+    );
     assert_has(&call["retry"], json!({"max_attempts": 2, "backoff_seconds": [5]}));
     assert_has(&call["schedule"], json!({"cron": null, "at": "2040-01-01T00:00:00Z"}));
     assert_eq!(apply(&home, file), "= 2 unchanged\n");
@@ -126,13 +135,24 @@ fn a_difference_is_shown_field_by_field_and_written_by_apply_alone() {
         \x20   next run 2030-01-01 02:00:00+00:00 → 2030-01-01 03:00:00+00:00\n\
         = 2 unchanged\n";
     let run = home.run(&["diff", "-f", FILE, "--exit-code"]);
-    assert_eq!((run.code, run.stdout.as_str(), run.stderr.as_str()), (8, shown, "cued: 1 difference\n"));
-    assert_eq!(of_slug(&user, "home/backup")["schedule"]["cron"], "0 3 * * *", "a diff writes nothing");
+    assert_eq!(
+        (run.code, run.stdout.as_str(), run.stderr.as_str()),
+        (8, shown, "cued: 1 difference\n")
+    );
+    assert_eq!(
+        of_slug(&user, "home/backup")["schedule"]["cron"],
+        "0 3 * * *",
+        "a diff writes nothing"
+    );
     assert_eq!(home.ok(&["apply", "-f", FILE]), format!("{shown}Done: 1 updated, 2 unchanged.\n"));
     assert_has(&of_slug(&user, "home/backup"), json!({"payload": {"full": true, "volume": 2}}));
     let removed = HOME.replace("    headers: {X-Volume: '1'}\n", "");
     assert!(apply(&home, &removed).contains("callback.headers.X-New: *** → none\n"));
-    assert_eq!(of_slug(&user, "home/backup")["callback"]["headers"], json!({}), "a removed field is removed");
+    assert_eq!(
+        of_slug(&user, "home/backup")["callback"]["headers"],
+        json!({}),
+        "a removed field is removed"
+    );
 }
 
 #[test]
@@ -162,7 +182,10 @@ fn prune_deletes_only_what_left_its_namespace() {
     assert_eq!(home.ok(&["diff", "-f", FILE, "--prune"]), "- home/old\n= 3 unchanged\n");
     let refused = home.run(&["apply", "-f", FILE, "--prune"]);
     assert_eq!((refused.code, refused.stdout.as_str()), (2, "- home/old\n= 3 unchanged\n"));
-    assert!(refused.stderr.contains("Delete 1 cue and its runs? Not a terminal: add -y"), "{refused:?}");
+    assert!(
+        refused.stderr.contains("Delete 1 cue and its runs? Not a terminal: add -y"),
+        "{refused:?}"
+    );
     assert_eq!(slugs(&user).len(), 7, "nothing was deleted");
     let done = home.ok(&["apply", "-f", FILE, "--prune", "-y"]);
     assert_eq!(done, "- home/old\n= 3 unchanged\nDone: 1 deleted, 3 unchanged.\n");
@@ -178,7 +201,8 @@ fn prune_asks_at_a_terminal() {
     apply(&home, HOME);
     write(&home, FILE, "namespace: home\ncues: {}\n");
     for (answer, left) in [("n\n", 3), ("y\n", 0)] {
-        let Some((mut command, mut keyboard)) = at_terminal(&home, "apply -f cues.yaml --prune") else {
+        let Some((mut command, mut keyboard)) = at_terminal(&home, "apply -f cues.yaml --prune")
+        else {
             return;
         };
         command.until("- home/report");
@@ -280,7 +304,10 @@ fn programs_read_the_changes_as_json_and_ids() {
         "next_run": "2030-01-01T02:00:00+00:00", "next_run_before": null,
     });
     assert_eq!(planned["changes"][0], first);
-    assert_eq!(home.ok(&["diff", "-f", FILE, "-q"]), "slug:home/backup\nslug:home/report\nslug:home/beat\n");
+    assert_eq!(
+        home.ok(&["diff", "-f", FILE, "-q"]),
+        "slug:home/backup\nslug:home/report\nslug:home/beat\n"
+    );
     let ids = home.ok(&["apply", "-f", FILE, "-q"]);
     assert_eq!(ids.lines().next(), Some(id(&of_slug(&user, "home/backup"))));
     assert_eq!(home.ok(&["apply", "-f", FILE, "-q"]), "");
@@ -288,12 +315,16 @@ fn programs_read_the_changes_as_json_and_ids() {
     let done = home.json(&["apply", "-f", FILE]);
     let change = json!([{"field": "schedule.cron", "old": "0 3 * * *", "new": "0 4 * * *"}]);
     assert_has(&done["changes"][0], json!({"action": "updated", "changes": change}));
-    let actions: Vec<&Value> = done["changes"].as_array().unwrap().iter().map(|it| &it["action"]).collect();
+    let actions: Vec<&Value> =
+        done["changes"].as_array().unwrap().iter().map(|it| &it["action"]).collect();
     assert_eq!(actions, ["updated", "unchanged", "unchanged"]);
     let lines = home.ok(&["diff", "-f", FILE, "-o", "jsonl"]);
     assert_eq!(lines.lines().count(), 3);
     let curl = home.ok(&["apply", "-f", FILE, "--curl"]);
-    assert!(curl.starts_with("curl -X PUT ") && curl.contains("/v1/cues/by-slug/home/backup"), "{curl}");
+    assert!(
+        curl.starts_with("curl -X PUT ") && curl.contains("/v1/cues/by-slug/home/backup"),
+        "{curl}"
+    );
     assert!(home.ok(&["diff", "-f", FILE, "--curl"]).contains("by-slug/home/beat?dry_run=true"));
 }
 
@@ -392,7 +423,10 @@ fn a_cue_whose_time_has_passed_is_exported_as_a_comment() {
     let exported = assert_exported(&home, &["--all"], 1);
     assert_contains(
         &exported,
-        &["\n# The time of these cues has passed: they", "\n#   once:\n#     schedule:\n#       at: \"2030-"],
+        &[
+            "\n# The time of these cues has passed: they",
+            "\n#   once:\n#     schedule:\n#       at: \"2030-",
+        ],
     );
     assert_eq!(home.ok(&["export", "-q"]), "b\n");
     let run = home.run(&["export", "--json"]);
@@ -424,7 +458,8 @@ fn cues_without_a_slug_are_proposed_and_adopted() {
         "schedule": {"type": "recurring", "cron": "@daily"}})))
         .to_owned()
     };
-    let (first, _second, third) = (add("Nightly backup (NAS)"), add("Nightly backup, NAS"), add("日本"));
+    let (first, _second, third) =
+        (add("Nightly backup (NAS)"), add("Nightly backup, NAS"), add("日本"));
     assert_eq!(home.ok(&["export"]), "cues: {}\n");
     let proposed = home.ok(&["export", "--all"]);
     assert_contains(
@@ -438,13 +473,13 @@ fn cues_without_a_slug_are_proposed_and_adopted() {
     );
     let run = home.run(&["export", "--adopt", "--namespace", "home"]);
     assert!(
-        run.code == 0 && run.stdout.starts_with("namespace: home\ncues:\n  cue:\n    name: \"日本\"\n"),
+        run.code == 0
+            && run.stdout.starts_with("namespace: home\ncues:\n  cue:\n    name: \"日本\"\n"),
         "{run:?}"
     );
-    assert!(
-        run.stderr
-            .contains(&format!("Nightly backup (NAS) ({first}) has the slug home/nightly-backup-nas now"))
-    );
+    assert!(run.stderr.contains(&format!(
+        "Nightly backup (NAS) ({first}) has the slug home/nightly-backup-nas now"
+    )));
     assert_eq!(slugs(&user), ["home/cue", "home/nightly-backup-nas", "home/nightly-backup-nas-2"]);
     assert_exported(&home, &["--namespace", "home", "--adopt"], 3);
 }
@@ -467,11 +502,26 @@ fn channels_are_created_and_changed_by_their_names_and_never_deleted() {
         "~ channel chat\n    tags: [\"nas\"] → [\"nas\",\"db\"]\n= 1 unchanged\nDone: 1 updated, 1 unchanged.\n"
     );
     let stored = user.get("/v1/channels").expect(200)["channels"].clone();
-    let chat = stored.as_array().unwrap().iter().find(|channel| channel["name"] == "chat").unwrap().clone();
-    assert!(chat["url"].as_str().unwrap().ends_with("-new"), "the secret is sent with another field: {chat}");
-    assert!(apply(&home, &file.replace(", token: '${PHONE_TOKEN}'", "")).contains("    token: *** → none\n"));
+    let chat = stored
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|channel| channel["name"] == "chat")
+        .unwrap()
+        .clone();
+    assert!(
+        chat["url"].as_str().unwrap().ends_with("-new"),
+        "the secret is sent with another field: {chat}"
+    );
+    assert!(
+        apply(&home, &file.replace(", token: '${PHONE_TOKEN}'", ""))
+            .contains("    token: *** → none\n")
+    );
     let exported = assert_exported(&home, &["--all"], 2);
-    assert_contains(&exported, &["channels:\n  chat:\n    tags:\n      - nas\n", "url: \"${CHAT_URL}\""]);
+    assert_contains(
+        &exported,
+        &["channels:\n  chat:\n    tags:\n      - nas\n", "url: \"${CHAT_URL}\""],
+    );
     assert!(!exported.contains("x7QzMc21"), "{exported}");
     let pruned = "namespace: home\ncues: {}\n";
     write(&home, FILE, pruned);
@@ -515,7 +565,9 @@ fn any_cue() -> impl Strategy<Value = Value> {
     ];
     let targets = prop_oneof![
         Just(json!({"worker": true, "task": "t"})),
-        Just(json!({"url": "http://nas.lan/a", "headers": {"X-B": "1", "X-A": "${x"}, "timeout": "1m"})),
+        Just(
+            json!({"url": "http://nas.lan/a", "headers": {"X-B": "1", "X-A": "${x"}, "timeout": "1m"})
+        ),
     ];
     let payload = btree_map("[a-s${}#: ]{0,4}", "[ -~äß\n\t\u{85}\u{feff}]{0,8}", 0..3);
     let others = prop_oneof![
@@ -544,7 +596,8 @@ fn any_cues_are_applied_once_exported_alike_and_pruned_in_their_namespace() {
     let (_server, user, home) = start();
     apply(&home, "namespace: other\ncues:\n  kept: {schedule: '@daily', worker: true}\n");
     let cases = if is_full_run() { 60 } else { 12 };
-    let mut runner = TestRunner::new(Config { cases, failure_persistence: None, ..Config::default() });
+    let mut runner =
+        TestRunner::new(Config { cases, failure_persistence: None, ..Config::default() });
     let number = std::cell::Cell::new(0);
     let sets = vec(btree_map("[a-z0-9][a-z0-9._-]{0,5}", any_cue(), 0..4), 2);
     let result = runner.run(&sets, |sets| {
@@ -555,7 +608,11 @@ fn any_cues_are_applied_once_exported_alike_and_pruned_in_their_namespace() {
             write(&home, FILE, &json!({"namespace": namespace, "cues": {}}).to_string());
             home.ok(&["apply", "-f", FILE, "--prune", "-y", "-q"]);
             let count = cues.len();
-            write(&home, FILE, &escaped(&json!({"namespace": namespace, "cues": cues})).to_string());
+            write(
+                &home,
+                FILE,
+                &escaped(&json!({"namespace": namespace, "cues": cues})).to_string(),
+            );
             home.ok(&["apply", "-f", FILE, "--prune", "-y"]);
             assert_eq!(home.ok(&["apply", "-f", FILE]), format!("= {count} unchanged\n"));
             let exported = assert_exported(&home, &["--namespace", &namespace], count);

@@ -149,8 +149,7 @@ bad_files! {
 const EVENT_FAULT: &str = "2:70: events.1: an event should be execution.failed, cue.recovered, cue.paused, alert.* or \
     alert. with the type of an alert";
 
-const NAME_RULE: &str =
-    "in a namespace it should have 1 to 63 of a-z, 0-9, '.', '_' and '-', and begin with a letter or a digit";
+const NAME_RULE: &str = "in a namespace it should have 1 to 63 of a-z, 0-9, '.', '_' and '-', and begin with a letter or a digit";
 
 /// A file whose fault the server finds: the place is that of the text that the file has.
 #[test]
@@ -161,7 +160,10 @@ fn a_refusal_of_the_server_has_the_place_of_the_field() {
         (format!("cues:\n  a: {cue}, name: 5}}"), "2:50: name: must be a valid string"),
         (format!("cues:\n  a: {cue}, timeout: 1.5}}"), "2:53: timeout: must be a valid integer"),
         (format!("cues:\n  a: {cue}, tags: [a, B b]}}"), "2:54: tags.1: "),
-        (format!("cues:\n  a: {cue}, headers: {{X-A: 5}}}}"), "2:59: headers.X-A: must be a valid string"),
+        (
+            format!("cues:\n  a: {cue}, headers: {{X-A: 5}}}}"),
+            "2:59: headers.X-A: must be a valid string",
+        ),
         (format!("cues:\n  a: {cue}, overlap: never}}"), "2:53: overlap: must be "),
         (
             format!("defaults:\n  timezone: Europe/Berln\ncues:\n  a: {cue}}}"),
@@ -210,7 +212,8 @@ fn a_fault_does_not_print_the_value_of_a_variable() {
 #[test]
 fn several_faults_are_printed_together_in_the_order_of_the_files() {
     let home = ClientHome::without_server();
-    std::fs::write(home.folder().join("b.yaml"), "cues:\n  x: {url: 'http://a'}\n  a: {}\n").unwrap();
+    std::fs::write(home.folder().join("b.yaml"), "cues:\n  x: {url: 'http://a'}\n  a: {}\n")
+        .unwrap();
     let good = "namespace: home\ncues:\n  a: {schedule: '@daily', worker: true}\n";
     std::fs::write(home.folder().join("a.yaml"), format!("{good}x: 1\n")).unwrap();
     std::fs::write(home.folder().join("c.yaml"), good).unwrap();
@@ -237,7 +240,10 @@ fn a_fault_of_many_cues_by_the_defaults_counts_once() {
     let file = format!("defaults: {{timezone: Nowhere/City, schedule: '@daily'}}\ncues:\n{cues}");
     let run = home.run_with_stdin(&["diff", "-f", "-"], &file);
     assert_eq!((run.code, run.stdout.as_str()), (5, ""), "{run:?}");
-    assert!(run.stderr.starts_with("cued: stdin:1:22: `Nowhere/City` is not a time zone"), "{run:?}");
+    assert!(
+        run.stderr.starts_with("cued: stdin:1:22: `Nowhere/City` is not a time zone"),
+        "{run:?}"
+    );
     assert_eq!(run.stderr.lines().count(), 1, "{run:?}");
 }
 
@@ -245,14 +251,18 @@ fn a_fault_of_many_cues_by_the_defaults_counts_once() {
 fn a_file_that_is_not_there_or_named_twice_is_refused() {
     let home = ClientHome::without_server();
     assert!(home.fails(&["apply", "-f", "no.yaml"], 2).contains("cannot read no.yaml"));
-    assert!(home.fails(&["apply", "-f", "-", "-f", "-"], 2).contains("standard input can be read once"));
+    assert!(
+        home.fails(&["apply", "-f", "-", "-f", "-"], 2).contains("standard input can be read once")
+    );
     assert!(home.fails(&["diff"], 2).contains("--file"));
     let text = home.fails(&["apply", "cues.yaml"], 2);
     assert!(text.contains("a file is a flag: -f cues.yaml"), "{text}");
     std::fs::write(home.folder().join("latin.yaml"), b"cues:\n  # \xc3\xa4 \xe4\n").unwrap();
     let text = home.fails(&["apply", "-f", "latin.yaml"], 2);
     assert!(
-        text.contains("latin.yaml is no text in UTF-8 (line 2, character 7 is in another encoding)"),
+        text.contains(
+            "latin.yaml is no text in UTF-8 (line 2, character 7 is in another encoding)"
+        ),
         "{text}"
     );
 }

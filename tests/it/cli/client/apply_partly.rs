@@ -10,8 +10,9 @@ use crate::support::*;
 fn the_limits_of_the_plan_come_before_the_first_write() {
     let (_server, user, home) = start_with_limits();
     let cues = |from: usize, to: usize| {
-        let cues: String =
-            (from..to).map(|it| format!("  c{it}: {{schedule: '@daily', worker: true}}\n")).collect();
+        let cues: String = (from..to)
+            .map(|it| format!("  c{it}: {{schedule: '@daily', worker: true}}\n"))
+            .collect();
         format!("namespace: n\ncues:\n{cues}")
     };
     write(&home, FILE, &cues(0, 12));
@@ -26,7 +27,10 @@ fn the_limits_of_the_plan_come_before_the_first_write() {
     user.advance("PT2M");
     assert!(apply(&home, &cues(0, 10)).ends_with("Done: 10 created.\n"));
     let paused = cues(0, 11).replace("c10: {", "c10: {paused: true, ");
-    assert!(apply(&home, &paused).contains("+ n/c10\n    next run none\n"), "a paused cue takes no room");
+    assert!(
+        apply(&home, &paused).contains("+ n/c10\n    next run none\n"),
+        "a paused cue takes no room"
+    );
     user.advance("PT2M");
     // The old cues make room for the new ones.
     write(&home, FILE, &cues(10, 20));
@@ -47,7 +51,9 @@ fn start_with_limits() -> (Server, Client, ClientHome) {
 
 /// Active cues `{name}0`, … in a file, each with more fields.
 fn numbered(name: &str, numbers: std::ops::Range<usize>, fields: &str) -> String {
-    numbers.map(|it| format!("  {name}{it}: {{schedule: '@daily', worker: true{fields}}}\n")).collect()
+    numbers
+        .map(|it| format!("  {name}{it}: {{schedule: '@daily', worker: true{fields}}}\n"))
+        .collect()
 }
 
 /// More changes than are written at a time: a new cue would be written before the pauses that make room for it.
@@ -87,7 +93,11 @@ fn a_refusal_of_a_write_stops_what_follows_and_names_the_place() {
     let channels: String = (0..21)
         .map(|it| format!("  c{it}: {{type: webhook, url: 'http://127.0.0.1:9000/{it}'}}\n"))
         .collect();
-    write(&home, FILE, &format!("cues:\n  a: {{schedule: '@daily', worker: true}}\nchannels:\n{channels}"));
+    write(
+        &home,
+        FILE,
+        &format!("cues:\n  a: {{schedule: '@daily', worker: true}}\nchannels:\n{channels}"),
+    );
     let run = home.run(&["apply", "-f", FILE]);
     assert!(run.code == 6 && run.stdout.ends_with("Done: 20 created.\n"), "{run:?}");
     assert!(run.stderr.starts_with("cued: cues.yaml:24:3: "), "{run:?}");
@@ -101,7 +111,8 @@ fn a_refusal_of_a_write_stops_what_follows_and_names_the_place() {
 #[test]
 fn an_apply_that_is_killed_is_completed_by_the_next() {
     let (_server, user, home) = start();
-    let cues: String = (0..90).map(|it| format!("  c{it}: {{schedule: '@daily', worker: true}}\n")).collect();
+    let cues: String =
+        (0..90).map(|it| format!("  c{it}: {{schedule: '@daily', worker: true}}\n")).collect();
     write(&home, FILE, &format!("namespace: n\ncues:\n{cues}"));
     let mut killed = LiveCommand::start(&home, &["apply", "-f", FILE]);
     killed.wait_for_note(" 201 ");
@@ -110,7 +121,8 @@ fn an_apply_that_is_killed_is_completed_by_the_next() {
     let written = slugs(&user).len();
     assert!(written > 0);
     let done = home.ok(&["apply", "-f", FILE]);
-    let unchanged = if written == 90 { "= 90 unchanged\n".to_owned() } else { "created".to_owned() };
+    let unchanged =
+        if written == 90 { "= 90 unchanged\n".to_owned() } else { "created".to_owned() };
     assert!(done.contains(&unchanged), "{done}");
     assert_eq!(slugs(&user).len(), 90);
     assert_eq!(home.ok(&["apply", "-f", FILE]), "= 90 unchanged\n");
@@ -123,7 +135,8 @@ fn an_error_of_the_server_says_what_was_written_before_it() {
         let length = connection.read(&mut head).unwrap_or(0);
         let head = String::from_utf8_lossy(&head[..length]);
         let answer =
-            json!({"action": "created", "id": "cue_1", "status": "paused", "next_run": null}).to_string();
+            json!({"action": "created", "id": "cue_1", "status": "paused", "next_run": null})
+                .to_string();
         let (status, answer) = match head.lines().next().unwrap_or_default() {
             line if line.contains("/b?source") => ("500 X", "{}".to_owned()),
             _ => ("200 OK", answer),
@@ -146,5 +159,8 @@ fn an_error_of_the_server_says_what_was_written_before_it() {
     assert_eq!(run.code, 1, "{run:?}");
     assert!(run.stderr.starts_with("1 change was written; run it again\ncued: "), "{run:?}");
     let run = home.run(&["apply", "-f", FILE, "--json"]);
-    assert!(run.code == 1 && run.stdout.contains("\"slug\":\"a\"") && run.stderr.starts_with('{'), "{run:?}");
+    assert!(
+        run.code == 1 && run.stdout.contains("\"slug\":\"a\"") && run.stderr.starts_with('{'),
+        "{run:?}"
+    );
 }

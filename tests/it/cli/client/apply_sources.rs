@@ -19,7 +19,8 @@ fn a_cue_of_another_file_or_of_none_is_changed_with_adopt_only() {
     let (_server, user, home) = start();
     user.create(&json!({"name": "backup", "slug": "home/backup", "transport": "worker",
         "schedule": {"type": "recurring", "cron": "0 3 * * *"}}));
-    let stored = || user.get("/v1/cues?slug=home/backup").expect(200)["cues"][0]["schedule"]["cron"].clone();
+    let stored =
+        || user.get("/v1/cues?slug=home/backup").expect(200)["cues"][0]["schedule"]["cron"].clone();
     let refusal = "was made by hand, or from a file with another namespace: use another key or namespace, or add \
                    --adopt to change it all the same";
     assert_eq!(apply(&home, &backup_at(3)), "= 1 unchanged\n");
@@ -30,14 +31,18 @@ fn a_cue_of_another_file_or_of_none_is_changed_with_adopt_only() {
     assert_eq!(stored(), "0 3 * * *");
     assert_contains(&home.ok(&["diff", "-f", FILE, "--adopt"]), &["0 3 * * * → 0 4 * * *"]);
     home.ok(&["apply", "-f", FILE, "--adopt"]);
-    assert!(apply(&home, &backup_at(5)).ends_with("Done: 1 updated.\n"), "it is the file's own from now on");
+    assert!(
+        apply(&home, &backup_at(5)).ends_with("Done: 1 updated.\n"),
+        "it is the file's own from now on"
+    );
     // A change by hand leaves it there.
     user.patch("/v1/cues/slug:home%2Fbackup", &json!({"tags": ["a"]})).expect(200);
     assert!(apply(&home, &backup_at(5)).contains("tags: [\"a\"] → []"));
 
     // The file of another person, which has the namespace in the key.
-    let other =
-        backup_at(5).replace("namespace: home\n", "").replace("backup: {", "home/backup: {name: backup, ");
+    let other = backup_at(5)
+        .replace("namespace: home\n", "")
+        .replace("backup: {", "home/backup: {name: backup, ");
     write(&home, "other.yaml", &other.replace("0 5", "0 6"));
     assert!(home.fails(&["apply", "-f", "other.yaml"], 5).contains("--adopt"));
     write(&home, "other.yaml", &other);
@@ -52,16 +57,17 @@ fn a_cue_of_another_file_or_of_none_is_changed_with_adopt_only() {
 fn a_put_without_a_source_changes_any_cue() {
     let (_server, user, home) = start();
     apply(&home, &backup_at(3));
-    let body =
-        json!({"name": "b", "transport": "worker", "schedule": {"type": "recurring", "cron": "0 4 * * *"}});
+    let body = json!({"name": "b", "transport": "worker", "schedule": {"type": "recurring", "cron": "0 4 * * *"}});
     assert_eq!(user.put("/v1/cues/by-slug/home/backup", &body).expect(200)["action"], "updated");
     let path = "/v1/cues/by-slug/home/backup?source=nas";
-    let other =
-        json!({"name": "c", "transport": "worker", "schedule": {"type": "recurring", "cron": "0 4 * * *"}});
+    let other = json!({"name": "c", "transport": "worker", "schedule": {"type": "recurring", "cron": "0 4 * * *"}});
     for query in ["", "&dry_run=true"] {
         user.put(&format!("{path}{query}"), &other).expect_error(409, "slug_taken");
     }
-    assert_eq!(user.put(&format!("{path}&adopt=true&dry_run=true"), &other).expect(200)["action"], "updated");
+    assert_eq!(
+        user.put(&format!("{path}&adopt=true&dry_run=true"), &other).expect(200)["action"],
+        "updated"
+    );
     user.put(path, &other).expect_error(409, "slug_taken");
     assert_eq!(user.put(path, &body).expect(200)["action"], "unchanged");
 }
@@ -134,13 +140,19 @@ fn errors_for_programs_hide_what_their_text_hides() {
                 let run = home.run(&[command, "-f", FILE, "-o", form]);
                 assert_eq!(run.code, 5, "{fields}: {run:?}");
                 let printed = format!("{}{}", run.stdout, run.stderr);
-                assert!(!printed.contains("s3cr3t") && !printed.contains("4711"), "{fields}: {printed}");
+                assert!(
+                    !printed.contains("s3cr3t") && !printed.contains("4711"),
+                    "{fields}: {printed}"
+                );
             }
         }
     }
     write(&home, FILE, &format!("{cue}url: 'http://a', overlap: never, payload: {{x: 1}}}}"));
     let run = home.run(&["apply", "-f", FILE, "--json"]);
-    assert!(run.stderr.contains("\"input\":\"never\""), "a value of the file itself stays: {run:?}");
+    assert!(
+        run.stderr.contains("\"input\":\"never\""),
+        "a value of the file itself stays: {run:?}"
+    );
 }
 
 #[test]
@@ -182,8 +194,10 @@ fn a_cue_shown_as_yaml_is_a_file_that_changes_nothing() {
         );
         let run = home.run_with_stdin(&["apply", "-f", "-"], &shown);
         assert_eq!((run.code, run.stdout.as_str()), (0, "= 1 unchanged\n"), "{shown}\n{run:?}");
-        let run =
-            home.run_with_stdin(&["apply", "-f", "-"], &shown.replace("max_attempts: 2", "max_attempts: 3"));
+        let run = home.run_with_stdin(
+            &["apply", "-f", "-"],
+            &shown.replace("max_attempts: 2", "max_attempts: 3"),
+        );
         assert_eq!(run.code, 0, "{run:?}");
     }
     home.ok(&["cue", "add", "--name", "By hand", "--cron", "@daily", "--worker"]);
@@ -221,10 +235,13 @@ fn any_json() -> impl Strategy<Value = Value> {
 /// The body of a request that creates a cue.
 fn any_body() -> impl Strategy<Value = Value> {
     let key = prop_oneof![4 => any_text(), 1 => "[a#: ]".prop_map(|text| text.repeat(1_100))];
-    let payload = btree_map(key, any_json(), 0..3).prop_map(|map| map.into_iter().collect::<Value>());
+    let payload =
+        btree_map(key, any_json(), 0..3).prop_map(|map| map.into_iter().collect::<Value>());
     let schedule = prop_oneof![
         Just(json!({"type": "recurring", "cron": " 0  3 * * mon-FRI "})),
-        Just(json!({"type": "recurring", "every": "PT90S", "jitter_seconds": 30, "catch_up": "none"})),
+        Just(
+            json!({"type": "recurring", "every": "PT90S", "jitter_seconds": 30, "catch_up": "none"})
+        ),
         Just(
             json!({"type": "recurring", "cron": "@daily", "timezone": "Asia/Tokyo", "end": "2031-01-01T00:00:00.123Z"})
         ),
@@ -263,7 +280,8 @@ fn any_body() -> impl Strategy<Value = Value> {
 fn whatever_the_api_accepts_is_exported_and_applied_without_a_change() {
     let (_server, user, home) = start();
     let cases = if is_full_run() { 100 } else { 12 };
-    let mut runner = TestRunner::new(Config { cases, failure_persistence: None, ..Config::default() });
+    let mut runner =
+        TestRunner::new(Config { cases, failure_persistence: None, ..Config::default() });
     let deep = (0..60).fold(json!(1), |inner, _| json!([inner]));
     let accepted = std::cell::Cell::new(0);
     let result = runner.run(&vec((any_body(), any::<bool>()), 6), |bodies| {

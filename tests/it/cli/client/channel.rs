@@ -47,10 +47,13 @@ fn the_commands_of_the_guide_work_for_every_service() {
     let user = server.client().register("ann@example.com");
     let home = ClientHome::signed_in(&server, &user);
     let mut sink = Sink::start(&home, &[]);
-    let commands = GUIDE.lines().filter_map(|line| line.strip_prefix("cued channel ")).map(str::to_owned);
+    let commands =
+        GUIDE.lines().filter_map(|line| line.strip_prefix("cued channel ")).map(str::to_owned);
     // The services of the table have one command: `cued channel add SERVICE --url -`.
-    let services =
-        GUIDE.lines().filter_map(|line| line.strip_prefix("| `")?.split_once("` | ")).filter_map(|it| {
+    let services = GUIDE
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `")?.split_once("` | "))
+        .filter_map(|it| {
             cued::domain::channel::ChannelType::parse(it.0)
                 .map(|service| format!("add {} --url -", service.as_str()))
         });
@@ -63,8 +66,12 @@ fn the_commands_of_the_guide_work_for_every_service() {
     let line = sink.line();
     assert!(line.contains("  POST /backups  "), "{line}");
     let channels = user.get("/v1/channels?limit=100").expect(200)["channels"].clone();
-    let mut types: Vec<&str> =
-        channels.as_array().unwrap().iter().map(|channel| channel["type"].as_str().unwrap()).collect();
+    let mut types: Vec<&str> = channels
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|channel| channel["type"].as_str().unwrap())
+        .collect();
     types.sort_unstable();
     types.dedup();
     assert_eq!(types.len(), cued::domain::channel::ChannelType::ALL.len(), "{types:?}");
@@ -74,7 +81,8 @@ fn the_commands_of_the_guide_work_for_every_service() {
 fn a_channel_is_added_listed_shown_tested_and_deleted() {
     let ((_server, user, home), phone) = (start(), Receiver::start());
     let url = phone.url_of("/backups");
-    let added = home.run(&["channel", "add", "ntfy", "--url", &url, "--priority", "4", "--tag", "nas"]);
+    let added =
+        home.run(&["channel", "add", "ntfy", "--url", &url, "--priority", "4", "--tag", "nas"]);
     assert_eq!(added.code, 0, "{added:?}");
     let channel = user.get("/v1/channels").expect(200)["channels"][1].clone();
     let id = id(&channel);
@@ -102,7 +110,10 @@ fn a_channel_is_added_listed_shown_tested_and_deleted() {
          failures  0 in a row\nwaiting   0\n"
     );
     assert!(text.starts_with(&settings), "{text}");
-    assert_contains(&home.ok(&["channel", "show", "email"]), &["built in  by --on-failure of each cue\n"]);
+    assert_contains(
+        &home.ok(&["channel", "show", "email"]),
+        &["built in  by --on-failure of each cue\n"],
+    );
 
     let said = r#"{"id":"x","event":"message"}"#;
     phone.react(Reaction::Full(200, Vec::new(), said.to_owned()));
@@ -133,7 +144,10 @@ fn a_test_prints_the_answer_and_fails_unless_it_is_delivered() {
     assert_contains(&failed.stdout, &["Failed after 0 ms: ", "403", "\nno such topic\n"]);
     assert_contains(&failed.stderr, &["not delivered"]);
     let listed = home.ok(&["channel", "list"]);
-    assert!(listed.lines().any(|line| line.contains("\thook\t") && line.contains("403")), "{listed}");
+    assert!(
+        listed.lines().any(|line| line.contains("\thook\t") && line.contains("403")),
+        "{listed}"
+    );
     assert_contains(
         &home.ok(&["channel", "show", "hook"]),
         &["failures     1 in a row\n", "\nlast error   "],
@@ -151,11 +165,15 @@ fn a_server_without_mail_says_that_nobody_gets_one() {
     let (_server, user, home) = start();
     let add = "cue add --cron @daily --url http://127.0.0.1:9/";
     let note = "Nobody is told when it fails: `cued channel add`\n";
-    let added = |name: &str, more: &str| home.run(&words(&format!("{add} --name {name} {more}"))).stderr;
+    let added =
+        |name: &str, more: &str| home.run(&words(&format!("{add} --name {name} {more}"))).stderr;
     assert!(added("a", "").ends_with(note));
     assert!(!added("b", "--on-failure none").contains(note));
     assert!(!added("c", "--json").contains(note));
-    assert_contains(&home.ok(&["cue", "show", "a"]), &["on failure    email (this server sends none)\n"]);
+    assert_contains(
+        &home.ok(&["cue", "show", "a"]),
+        &["on failure    email (this server sends none)\n"],
+    );
     assert_contains(&home.ok(&["channel", "list"]), &["no mail server"]);
     assert_contains(&home.ok(&["channel", "show", "email"]), &["no mail server"]);
     let test = home.run(&["channel", "test", "email"]);
@@ -172,7 +190,9 @@ fn a_server_without_mail_says_that_nobody_gets_one() {
 fn a_secret_is_read_from_standard_input_or_a_file_and_not_shown() {
     let (_server, _user, home) = start();
     fs::write(home.folder().join("token.txt"), format!("{BOT_TOKEN}\n")).unwrap();
-    home.ok(&words("channel add telegram --name chat --bot-token @token.txt --chat-id -1001234567890"));
+    home.ok(&words(
+        "channel add telegram --name chat --bot-token @token.txt --chat-id -1001234567890",
+    ));
     let telegram = shown(&home, "chat");
     assert_has(&telegram, json!({"bot_token": "…Dsaw", "chat_id": "-1001234567890"}));
     let pushover = ["channel", "add", "pushover", "--name", "p", "--user", "-", "--token", "-"];
@@ -182,7 +202,8 @@ fn a_secret_is_read_from_standard_input_or_a_file_and_not_shown() {
     let run = home.run_with_stdin(&words("channel set p --user -"), &format!("{APPLICATION}\n"));
     assert_eq!(run.code, 0, "{run:?}");
     assert_has(&shown(&home, "p"), json!({"token": "…nyUi", "user": "…nyUi"}));
-    for text in [home.ok(&["channel", "list", "-o", "wide"]), home.ok(&["channel", "show", "chat"])] {
+    for text in [home.ok(&["channel", "list", "-o", "wide"]), home.ok(&["channel", "show", "chat"])]
+    {
         assert!(!text.contains("AAHdq") && !text.contains("azGDO"), "{text}");
     }
     let none = home.fails(&words("channel add slack --url -"), 2);
@@ -217,16 +238,25 @@ fn fields_are_changed_and_removed_one_by_one() {
     let id = shown(&home, "n")["id"].as_str().unwrap().to_owned();
     assert_eq!(set("--timezone berlin"), format!("changed n ({id}): quiet\n"));
     set("--quiet-hours 23:30-06:00");
-    assert_eq!(field("quiet"), json!({"from": "23:30", "to": "06:00", "timezone": "Europe/Berlin"}));
-    assert_contains(&home.ok(&["channel", "show", "n"]), &["quiet hours  23:30-06:00 Europe/Berlin\n"]);
+    assert_eq!(
+        field("quiet"),
+        json!({"from": "23:30", "to": "06:00", "timezone": "Europe/Berlin"})
+    );
+    assert_contains(
+        &home.ok(&["channel", "show", "n"]),
+        &["quiet hours  23:30-06:00 Europe/Berlin\n"],
+    );
     set("--quiet-hours 12:00-13:00 --tz Europe/Paris --tag c --event cue.paused");
     assert_eq!(field("quiet"), json!({"from": "12:00", "to": "13:00", "timezone": "Europe/Paris"}));
     assert_eq!((field("tags"), field("events")), (json!(["c"]), json!(["cue.paused"])));
-    assert_eq!((field("token"), field("priority")), (json!("…6789"), json!(2)), "the other fields stay");
+    assert_eq!(
+        (field("token"), field("priority")),
+        (json!("…6789"), json!(2)),
+        "the other fields stay"
+    );
     set("--no-quiet-hours --no-tags --no-token --no-priority --name n2 --url http://127.0.0.1:9/u");
     let channel = shown(&home, "n2");
-    let expected =
-        json!({"quiet": null, "tags": [], "token": null, "priority": null, "url": "http://127.0.0.1:9/u"});
+    let expected = json!({"quiet": null, "tags": [], "token": null, "priority": null, "url": "http://127.0.0.1:9/u"});
     assert_has(&channel, expected);
     home.ok(&words(
         "channel add telegram --name t --bot-token 1:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA --chat-id @backups \
@@ -241,15 +271,33 @@ fn fields_are_changed_and_removed_one_by_one() {
 fn a_refused_field_is_named_by_its_flag() {
     let (_server, _user, home) = start();
     home.ok(&words("channel add webhook --name w --url http://127.0.0.1:9/"));
-    home.ok(&words("channel add gotify --name g --url http://127.0.0.1:9/ --token AbcdefghijklmnO"));
+    home.ok(&words(
+        "channel add gotify --name g --url http://127.0.0.1:9/ --token AbcdefghijklmnO",
+    ));
     let ntfy = "add ntfy --url http://127.0.0.1:9/t";
     for (line, code, reason) in [
         ("add ntfy", 5, "cued: --url is missing: a channel of this type needs it\n"),
-        ("add telegram --chat-id 5", 5, "cued: --bot-token is missing: a channel of this type needs it\n"),
+        (
+            "add telegram --chat-id 5",
+            5,
+            "cued: --bot-token is missing: a channel of this type needs it\n",
+        ),
         (&format!("{ntfy} --user x"), 5, "cued: --user is only for channels of type pushover\n"),
-        (&format!("{ntfy} --bot-token x"), 5, "cued: --bot-token is only for channels of type telegram\n"),
-        ("set w --no-token", 5, "cued: --no-token is only for channels of type ntfy, gotify or pushover\n"),
-        ("set w --no-api-url", 5, "cued: --no-api-url is only for channels of type telegram or pushover\n"),
+        (
+            &format!("{ntfy} --bot-token x"),
+            5,
+            "cued: --bot-token is only for channels of type telegram\n",
+        ),
+        (
+            "set w --no-token",
+            5,
+            "cued: --no-token is only for channels of type ntfy, gotify or pushover\n",
+        ),
+        (
+            "set w --no-api-url",
+            5,
+            "cued: --no-api-url is only for channels of type telegram or pushover\n",
+        ),
         ("set g --no-token", 5, "cued: --no-token: a channel of type gotify needs it\n"),
         (
             "set g --url ftp://a.example",
@@ -261,7 +309,11 @@ fn a_refused_field_is_named_by_its_flag() {
             5,
             "cued: several things are wrong:\n  --event: should be failed, recovered, paused, alerts, or alert. with the type of an alert",
         ),
-        (&format!("{ntfy} --quiet-hours 07:00-07:00"), 5, "cued: --quiet-hours: should differ from "),
+        (
+            &format!("{ntfy} --quiet-hours 07:00-07:00"),
+            5,
+            "cued: --quiet-hours: should differ from ",
+        ),
         ("set g --timezone Nope", 2, "cued: --timezone: there is no time zone \"Nope\""),
         ("list --tz Nope", 2, "cued: --tz: there is no time zone \"Nope\""),
     ] {
@@ -302,7 +354,10 @@ fn wrong_channels_are_explained() {
     for _ in 0..2 {
         home.ok(&words("channel add webhook --url http://127.0.0.1:9/ --name twin"));
     }
-    assert_contains(&home.fails(&["channel", "test", "twin"], 5), &["2 channels have the name", "chn_"]);
+    assert_contains(
+        &home.fails(&["channel", "test", "twin"], 5),
+        &["2 channels have the name", "chn_"],
+    );
     for _ in 2..20 {
         home.ok(&words("channel add webhook --url http://127.0.0.1:9/ -q"));
     }

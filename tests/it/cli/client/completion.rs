@@ -20,7 +20,9 @@ fn shell(home: &ClientHome, program: &str, flags: &[&str], line: &str) -> Option
         return None;
     }
     let mut shell = Command::new(program);
-    for (name, value) in home.command(&[]).get_envs().filter_map(|(name, value)| Some((name, value?))) {
+    for (name, value) in
+        home.command(&[]).get_envs().filter_map(|(name, value)| Some((name, value?)))
+    {
         shell.env(name, value);
     }
     let output = shell.args(flags).args(["-c", line]).output().unwrap();
@@ -52,8 +54,10 @@ fn the_shells_complete_commands_flags_and_names() {
     if let Some(words) = shell(&home, "zsh", &["-f"], &zsh) {
         assert_eq!(words, ["weekend", "weekly report"]);
     }
-    let fish =
-        format!("source {}; alias cued {cued}; complete -C 'cued cue show week'", script(&home, "fish"));
+    let fish = format!(
+        "source {}; alias cued {cued}; complete -C 'cued cue show week'",
+        script(&home, "fish")
+    );
     if let Some(words) = shell(&home, "fish", &["--no-config"], &fish) {
         assert_eq!(words, ["weekend\tactive", "weekly report\tactive"]);
     }

@@ -18,8 +18,11 @@ fn proxy(
     let addr = server.addr();
     Receiver::on_accept(move |client| {
         let mut upstream = TcpStream::connect(addr).unwrap();
-        let (mut from, mut back, mut to) =
-            (client.try_clone().unwrap(), client.try_clone().unwrap(), upstream.try_clone().unwrap());
+        let (mut from, mut back, mut to) = (
+            client.try_clone().unwrap(),
+            client.try_clone().unwrap(),
+            upstream.try_clone().unwrap(),
+        );
         let refusal = refusal.clone();
         thread::spawn(move || {
             let mut buffer = vec![0; 1 << 20];
@@ -101,10 +104,17 @@ fn a_part_is_run_with_a_key_of_its_own() {
     let of_2 = part("2");
     assert!(of_2.iter().all(|it| it["section"].as_str().unwrap().starts_with("2.")), "{of_2:?}");
     assert_eq!(part("second CLAIM").len(), 1);
-    let unknown =
-        home.env("CUED_API_KEY", user.key()).run(&["conformance", &server.url(), "--only", "pigeon"]);
+    let unknown = home.env("CUED_API_KEY", user.key()).run(&[
+        "conformance",
+        &server.url(),
+        "--only",
+        "pigeon",
+    ]);
     assert_eq!(unknown.code, 2, "{unknown:?}");
-    assert!(unknown.stderr.contains("no promise has the section or the word \"pigeon\""), "{unknown:?}");
+    assert!(
+        unknown.stderr.contains("no promise has the section or the word \"pigeon\""),
+        "{unknown:?}"
+    );
 }
 
 #[test]
@@ -222,11 +232,16 @@ fn a_delivery_that_came_is_checked_also_if_the_server_knows_no_response() {
         (r#""status":"success","#, r#""status":"failed" ,"#),
     ];
     assert!(lies.iter().all(|(truth, lie)| truth.len() == lie.len()));
-    let change = move |text: String| lies.iter().fold(text, |text, (truth, lie)| text.replace(truth, lie));
+    let change =
+        move |text: String| lies.iter().fold(text, |text, (truth, lie)| text.replace(truth, lie));
     let proxy = proxy(&server, |_| None, move |text| Some(change(text)));
     let run = home.run(&["conformance", &format!("http://{}", proxy.addr), "--only", "6"]);
     assert_eq!(run.code, 8, "{run:?}");
-    assert!(run.stdout.contains("\n  expected  the status that the receiver has sent\n"), "{}", run.stdout);
+    assert!(
+        run.stdout.contains("\n  expected  the status that the receiver has sent\n"),
+        "{}",
+        run.stdout
+    );
     assert_nothing_is_left(&user);
 }
 
@@ -237,7 +252,11 @@ fn an_interrupted_run_deletes_what_it_has_created() {
     command.wait_for_note("/v1/worker/heartbeat 200");
     command.signal("-INT");
     assert_eq!(command.end().0, Some(130), "{}", command.stderr);
-    assert!(command.stderr.contains("interrupted; what was created is deleted"), "{}", command.stderr);
+    assert!(
+        command.stderr.contains("interrupted; what was created is deleted"),
+        "{}",
+        command.stderr
+    );
     assert_nothing_is_left(&user);
 }
 
@@ -258,7 +277,11 @@ fn an_interrupt_waits_for_the_deletion() {
     let proxy = limiter(&server, 1);
     let mut command = start_webhooks(&user, &proxy);
     assert_eq!(command.end().0, Some(130), "{}", command.stderr);
-    assert!(command.stderr.ends_with("interrupted; what was created is deleted\n"), "{}", command.stderr);
+    assert!(
+        command.stderr.ends_with("interrupted; what was created is deleted\n"),
+        "{}",
+        command.stderr
+    );
     assert_nothing_is_left(&user);
 }
 
@@ -295,7 +318,8 @@ fn assert_receiver_ends(user: &Client) {
 fn what_a_lost_response_has_named_is_deleted() {
     let (server, user) = Server::with_user(DEV_UNLIMITED);
     let home = ClientHome::new().env("CUED_API_KEY", user.key());
-    for (lost, only) in [(" 201 ", "default"), (" 201 ", "named"), ("acknowledged", "second CLAIM")] {
+    for (lost, only) in [(" 201 ", "default"), (" 201 ", "named"), ("acknowledged", "second CLAIM")]
+    {
         let proxy = proxy(&server, |_| None, move |text| (!text.contains(lost)).then_some(text));
         let url = format!("http://{}", proxy.addr);
         let run = home.run(&["conformance", &url, "--only", only]);
@@ -327,8 +351,12 @@ fn a_server_without_a_date_keeps_the_promises_about_instants() {
     let (server, user) = Server::with_user(DEV_UNLIMITED);
     let home = ClientHome::new().env("CUED_API_KEY", user.key());
     let proxy = liar(&server, "\r\ndate: ", "\r\ndote: ");
-    let run =
-        home.run(&["conformance", &format!("http://{}", proxy.addr), "--only", "values that it was given"]);
+    let run = home.run(&[
+        "conformance",
+        &format!("http://{}", proxy.addr),
+        "--only",
+        "values that it was given",
+    ]);
     assert_eq!(run.code, 0, "{run:?}");
 }
 
@@ -359,7 +387,8 @@ fn a_wrong_key_and_a_server_of_another_kind_are_named() {
     assert!(text.contains("cued login"), "{text}");
     let page = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 4\r\n\r\n<p/>";
     let other = Receiver::with(Reaction::bytes(page));
-    let text = home.fails(&["conformance", &format!("http://{}", other.addr), "--key", "cue_sk_none"], 1);
+    let text =
+        home.fails(&["conformance", &format!("http://{}", other.addr), "--key", "cue_sk_none"], 1);
     assert!(text.contains("not a cued server"), "{text}");
 }
 
@@ -379,10 +408,12 @@ fn a_list_in_the_wrong_order_is_noticed() {
     let (server, user) = Server::with_user(DEV_UNLIMITED);
     let home = ClientHome::new().env("CUED_API_KEY", user.key());
     let proxy = proxy(&server, |_| None, |text| Some(reversed(&text).unwrap_or(text)));
-    let run = home.run(&["conformance", &format!("http://{}", proxy.addr), "--only", "newest", "--json"]);
+    let run =
+        home.run(&["conformance", &format!("http://{}", proxy.addr), "--only", "newest", "--json"]);
     assert_eq!(run.code, 8, "{run:?}");
     let promises = serde_json::from_str::<Value>(&run.stdout).unwrap();
-    let results: Vec<_> = promises["promises"].as_array().unwrap().iter().map(|it| &it["result"]).collect();
+    let results: Vec<_> =
+        promises["promises"].as_array().unwrap().iter().map(|it| &it["result"]).collect();
     assert_eq!(results, ["differs"; 4], "{promises:#}");
     assert_nothing_is_left(&user);
 }
@@ -404,6 +435,7 @@ fn what_cannot_be_deleted_costs_no_report() {
         assert!(run.stderr.contains("not deleted from the server: /v1/cues/cue_"), "{run:?}");
     }
     let all = home.run(&["conformance", &url, "--json"]);
-    let promises = serde_json::from_str::<Value>(&all.stdout).unwrap()["promises"].as_array().unwrap().len();
+    let promises =
+        serde_json::from_str::<Value>(&all.stdout).unwrap()["promises"].as_array().unwrap().len();
     assert!(all.code == 8 && promises > 80, "{promises}: {all:?}");
 }

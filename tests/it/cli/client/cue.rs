@@ -63,12 +63,20 @@ fn a_worker_cue_has_its_task_and_the_warning_is_on_standard_error() {
     assert!(run.stdout.contains("schedule  Every 15 minutes, UTC\n"), "{run:?}");
     let list = user.get("/v1/cues").expect(200);
     let cue = stored(&user, list["cues"][0]["id"].as_str().unwrap());
-    assert_has(&cue, json!({"payload": {"task": "t"}, "claim_within_minutes": 30, "transport": "worker"}));
-    assert_eq!((&cue["schedule"]["every"], &cue["schedule"]["cron"]), (&json!("15m"), &Value::Null));
+    assert_has(
+        &cue,
+        json!({"payload": {"task": "t"}, "claim_within_minutes": 30, "transport": "worker"}),
+    );
+    assert_eq!(
+        (&cue["schedule"]["every"], &cue["schedule"]["cron"]),
+        (&json!("15m"), &Value::Null)
+    );
     assert!(!run.stderr.contains("by their task"), "{run:?}");
     let run = home.run(&words("cue add --name none --every 15m --worker --payload '{a: 1}' -q"));
     let short = run.stdout.trim().strip_prefix("cue_").unwrap().get(..8).unwrap();
-    let note = format!("`cued work` takes runs by their task; set one: cued cue set {short} --task TASK\n");
+    let note = format!(
+        "`cued work` takes runs by their task; set one: cued cue set {short} --task TASK\n"
+    );
     assert!(run.code == 0 && run.stderr.ends_with(&note), "{run:?}");
     let updated = home.ok(&words("cue add --name w --every 15m --task u --or-update"));
     assert!(updated.contains("updated: payload"), "{updated}");
@@ -81,7 +89,8 @@ fn times_in_flags_are_durations_or_seconds() {
         home.ok(&words(line));
         user.get("/v1/cues").expect(200)["cues"][0].clone()
     };
-    let added = cue("cue add --name n --every 1h --url http://127.0.0.1:9/ --jitter 10m --timeout 2m");
+    let added =
+        cue("cue add --name n --every 1h --url http://127.0.0.1:9/ --jitter 10m --timeout 2m");
     assert_eq!(
         (&added["schedule"]["jitter_seconds"], &added["callback"]["timeout_seconds"]),
         (&json!(600), &json!(120))
@@ -110,7 +119,8 @@ fn a_cue_that_is_not_active_has_no_next_runs_but_a_reason() {
 fn the_payload_comes_from_an_argument_a_file_or_standard_input() {
     let (_server, user, home) = start();
     fs::write(home.folder().join("p.yaml"), "from: file\n").unwrap();
-    let add = ["cue", "add", "--name", "x", "--at", "2030-02-01T10:00", "--worker", "-q", "--payload"];
+    let add =
+        ["cue", "add", "--name", "x", "--at", "2030-02-01T10:00", "--worker", "-q", "--payload"];
     let payload = |id: &str| stored(&user, id.trim())["payload"].clone();
     assert_eq!(payload(&home.ok(&[&add[..], &["@p.yaml"]].concat())), json!({"from": "file"}));
     let run = home.run_with_stdin(&[&add[..], &["-"]].concat(), "{\"from\": \"stdin\"}");
@@ -146,7 +156,9 @@ fn the_server_of_a_new_cue_is_named_by_a_flag_of_its_own() {
     let (server, user, _home) = start();
     let home = ClientHome::new().env("CUED_API_KEY", user.key());
     let url = server.url();
-    home.ok(&words(&format!("cue add --name x --every 1h --url http://127.0.0.1:9/ --server {url} -q")));
+    home.ok(&words(&format!(
+        "cue add --name x --every 1h --url http://127.0.0.1:9/ --server {url} -q"
+    )));
     assert_eq!(home.json(&["cue", "list", "--url", &url])["total"], 1);
     assert_eq!(home.json(&["cue", "list", "--server", &url])["total"], 1);
     home.fails(&["cue", "list"], 1);
@@ -161,7 +173,10 @@ fn cues_are_listed_by_filters_and_in_every_form() {
     let lines: Vec<&str> = table.lines().collect();
     assert!(lines[0].starts_with("ID\tNAME\tSTATUS\tSCHEDULE\tNEXT RUN"), "{table}");
     assert!(
-        lines[1].starts_with(&format!("{}\ta\tactive\t0 9 * * *\t2030-01-01 09:00:00+00:00\t0", ids[1])),
+        lines[1].starts_with(&format!(
+            "{}\ta\tactive\t0 9 * * *\t2030-01-01 09:00:00+00:00\t0",
+            ids[1]
+        )),
         "{table}"
     );
     assert!(lines[3].contains("paused"), "{table}");
@@ -206,7 +221,10 @@ fn tags_are_added_shown_changed_and_selected_by() {
     assert_eq!(stored(&user, &none)["tags"], json!([]));
     let error = home.fails(&["cue", "pause", "--all", "--tag", "a", "--tag", "b"], 2);
     assert!(error.contains("Pause all 1 active cue with a, b?"), "{error}");
-    assert_eq!(home.ok(&["cue", "pause", "--all", "--tag", "a", "--tag", "b", "-y"]), "paused 1 cue\n");
+    assert_eq!(
+        home.ok(&["cue", "pause", "--all", "--tag", "a", "--tag", "b", "-y"]),
+        "paused 1 cue\n"
+    );
     assert_eq!(list("--status paused"), format!("{both}\n"));
     assert_eq!(home.ok(&["cue", "resume", "--all", "--tag", "a", "-y"]), "resumed 1 cue\n");
     home.fails(&["cue", "pause", "one", "--tag", "a"], 2);
@@ -232,7 +250,10 @@ fn a_cue_is_named_by_its_id_or_its_only_name() {
     let id = add(&home, "Nightly");
     assert_eq!(home.json(&["cue", "show", "Nightly"])["id"], json!(id));
     assert_eq!(home.json(&["cue", "show", &id])["id"], json!(id));
-    assert!(home.fails(&["cue", "show", "nightly"], 3).contains("no cue has the id or name \"nightly\""));
+    assert!(
+        home.fails(&["cue", "show", "nightly"], 3)
+            .contains("no cue has the id or name \"nightly\"")
+    );
     assert_eq!(home.json_error(&["cue", "show", "cue_000000000000"], 3)["code"], "cue_not_found");
     let second = user.create(&worker_cue("Nightly"))["id"].as_str().unwrap().to_owned();
     let error = home.fails(&["cue", "show", "Nightly"], 5);
@@ -285,16 +306,28 @@ fn cues_are_paused_and_resumed_one_by_one_and_together() {
         home.ok(&["cue", "resume", "a"]),
         format!("resumed a ({a}); next run 2030-01-01 09:00:00+00:00\n")
     );
-    assert_eq!(home.ok(&["cue", "pause", "a", "b", "a"]), format!("paused a ({a})\npaused b ({b})\n"));
-    assert_eq!(home.json(&["cue", "resume", "a", "b"]), json!({"matched": 2, "done": 2, "failed": []}));
-    assert!(home.fails(&["cue", "pause", "--all"], 2).contains("Pause all 2 active cues? Not a terminal"));
+    assert_eq!(
+        home.ok(&["cue", "pause", "a", "b", "a"]),
+        format!("paused a ({a})\npaused b ({b})\n")
+    );
+    assert_eq!(
+        home.json(&["cue", "resume", "a", "b"]),
+        json!({"matched": 2, "done": 2, "failed": []})
+    );
+    assert!(
+        home.fails(&["cue", "pause", "--all"], 2)
+            .contains("Pause all 2 active cues? Not a terminal")
+    );
     assert_eq!(stored(&user, &a)["status"], "active");
     assert_eq!(home.ok(&["cue", "pause", "--all", "-y"]), "paused 2 cues\n");
     assert_eq!(home.ok(&["cue", "pause", "--all"]), "paused 0 cues\n");
     assert_eq!(stored(&user, &b)["status"], "paused");
     let run = home.run(&["cue", "resume", "a", "cue_000000000000"]);
     assert_eq!((run.code, run.stderr.as_str()), (3, "cued: 1 of 2 cues was refused\n"));
-    assert!(run.stdout.starts_with(&format!("resumed a ({a})\nrefused cue_000000000000: ")), "{run:?}");
+    assert!(
+        run.stdout.starts_with(&format!("resumed a ({a})\nrefused cue_000000000000: ")),
+        "{run:?}"
+    );
 }
 
 #[test]
@@ -304,7 +337,10 @@ fn a_refused_cue_among_several_is_told_in_json_too() {
     let run = home.run(&["cue", "pause", "a", "cue_000000000000", "--json"]);
     let (out, error): (Value, Value) =
         (serde_json::from_str(&run.stdout).unwrap(), serde_json::from_str(&run.stderr).unwrap());
-    assert_eq!((run.code, &out["done"], &error["error"]["code"]), (3, &json!(1), &json!("not_found")));
+    assert_eq!(
+        (run.code, &out["done"], &error["error"]["code"]),
+        (3, &json!(1), &json!("not_found"))
+    );
 }
 
 #[test]
@@ -313,12 +349,17 @@ fn cues_are_deleted_only_when_it_is_confirmed() {
     let ids = ["a", "b", "c"].map(|name| add(&home, name));
     let error = home.fails(&["cue", "rm", "a"], 2);
     assert!(error.contains(&format!("Delete a ({}), active, with 0 runs?", ids[0])), "{error}");
-    assert!(home.fails(&["cue", "rm", "a", "b"], 2).contains("These 2 cues are deleted:\n  a ("), "a list");
+    assert!(
+        home.fails(&["cue", "rm", "a", "b"], 2).contains("These 2 cues are deleted:\n  a ("),
+        "a list"
+    );
     assert_eq!(user.get("/v1/cues").expect(200)["total"], 3);
     assert_eq!(home.ok(&["cue", "rm", "a", "-y"]), format!("deleted a ({})\n", ids[0]));
     let run = home.run(&["cue", "rm", "b", &ids[2], &ids[0], "-y"]);
-    let expected =
-        format!("deleted b ({})\ndeleted {}\nrefused {}: no cue has this id\n", ids[1], ids[2], ids[0]);
+    let expected = format!(
+        "deleted b ({})\ndeleted {}\nrefused {}: no cue has this id\n",
+        ids[1], ids[2], ids[0]
+    );
     assert_eq!((run.code, run.stdout), (3, expected));
     assert_eq!(run.stderr, "cued: 1 of 3 cues was refused\n");
     assert_eq!(user.get("/v1/cues").expect(200)["total"], 0);
@@ -329,7 +370,8 @@ fn a_cue_is_fired_with_a_payload_and_at_an_instant() {
     let (_server, user, home) = start();
     let id = add(&home, "n");
     user.patch(&format!("/v1/cues/{id}"), &json!({"payload": {"a": 1, "b": 2}})).expect(200);
-    let shown = home.ok(&["cue", "fire", "n", "--payload", "{\"b\": 3}", "--at", "2030-01-05T08:00"]);
+    let shown =
+        home.ok(&["cue", "fire", "n", "--payload", "{\"b\": 3}", "--at", "2030-01-05T08:00"]);
     assert_contains(
         &shown,
         &[&format!("cue            n ({id})\nscheduled for  2030-01-05 08:00:00+00:00\n")],
@@ -344,7 +386,10 @@ fn a_cue_is_fired_with_a_payload_and_at_an_instant() {
     assert_eq!(payloads(), [json!({"a": 1, "b": 3})]);
     home.ok(&["cue", "fire", &id, "--payload", "{}", "--replace"]);
     assert!(payloads().contains(&json!({})));
-    assert_eq!(home.json_error(&["cue", "fire", "n", "--at", "soon"], 5)["code"], "invalid_schedule");
+    assert_eq!(
+        home.json_error(&["cue", "fire", "n", "--at", "soon"], 5)["code"],
+        "invalid_schedule"
+    );
     home.fails(&["cue", "fire", "none"], 3);
 }
 

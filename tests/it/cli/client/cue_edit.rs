@@ -58,18 +58,28 @@ fn the_editor_shows_the_cue_and_its_changes_are_sent() {
     );
     let id = editing.add_cue();
     let changed = editing.home.ok(&["cue", "edit", "n"]);
-    let expected =
-        format!("changed n ({id}): description, payload, schedule; next run 2030-01-01 03:00:00+00:00\n");
+    let expected = format!(
+        "changed n ({id}): description, payload, schedule; next run 2030-01-01 03:00:00+00:00\n"
+    );
     assert_eq!(changed, expected);
     let seen = fs::read_to_string(editing.home.folder().join("seen")).unwrap();
     let fields: Vec<&str> = seen.lines().filter(|line| !line.starts_with([' ', '#'])).collect();
     let expected = "'name: \"n\"' 'slug: null' 'description: d' 'tags: []' schedule: callback: payload: retry: on_failure: verification: \
          'overlap: allow' 'max_age_seconds: null' 'outcome_deadline_seconds: null'";
     assert_eq!(fields, words(expected), "{seen}");
-    assert!(seen.contains("  cron: \"0 9 * * *\"\n  timezone: UTC\n  catch_up: latest\n"), "{seen}");
+    assert!(
+        seen.contains("  cron: \"0 9 * * *\"\n  timezone: UTC\n  catch_up: latest\n"),
+        "{seen}"
+    );
     let cue = editing.cue(&id);
-    assert_eq!((&cue["schedule"]["cron"], &cue["description"]), (&json!("0 3 * * *"), &json!(null)));
-    assert_eq!(cue["payload"].to_string(), r#"{"big":12345678901234567890123,"text":"a\u001b: b"}"#);
+    assert_eq!(
+        (&cue["schedule"]["cron"], &cue["description"]),
+        (&json!("0 3 * * *"), &json!(null))
+    );
+    assert_eq!(
+        cue["payload"].to_string(),
+        r#"{"big":12345678901234567890123,"text":"a\u001b: b"}"#
+    );
     assert_eq!(editing.kept(), Vec::<PathBuf>::new());
 }
 
@@ -90,7 +100,8 @@ fn a_text_without_changes_sends_nothing() {
 impl EditSession {
     /// The editor renames the cue, and another client makes a request of it at the same time.
     fn beside(request: &str) -> (Self, String) {
-        let curl = format!(r#"curl -s -o /dev/null -H "Authorization: Bearer $CUED_API_KEY" {request}"#);
+        let curl =
+            format!(r#"curl -s -o /dev/null -H "Authorization: Bearer $CUED_API_KEY" {request}"#);
         let Self { user, home, _server } =
             Self::with(&format!("sed -i 's/^name: .*/name: mine/' \"$1\"\n{curl}"));
         let editing = Self { user, home: ClientHome::new(), _server };
@@ -101,9 +112,13 @@ impl EditSession {
 
 #[test]
 fn a_cue_that_was_changed_by_another_client_is_not_overwritten() {
-    let (editing, id) = EditSession::beside(r#"-X PATCH "$CUED_URL/v1/cues/$CUE" -d '{"name": "theirs"}'"#);
+    let (editing, id) =
+        EditSession::beside(r#"-X PATCH "$CUED_URL/v1/cues/$CUE" -d '{"name": "theirs"}'"#);
     let error = editing.home.fails(&["cue", "edit", &id], 5);
-    assert!(error.contains("was changed in the meantime; nothing was sent; the text is kept in "), "{error}");
+    assert!(
+        error.contains("was changed in the meantime; nothing was sent; the text is kept in "),
+        "{error}"
+    );
     assert_eq!(editing.cue(&id)["name"], "theirs");
     let kept = editing.kept();
     assert!(error.contains(kept[0].to_str().unwrap()), "{error}");
@@ -137,7 +152,10 @@ fn a_text_that_the_server_refuses_is_kept() {
     let error = editing.home.fails(&["cue", "edit", &id], 5);
     assert!(error.contains("\n  0 9 * * 8\n          ^\nthe text is kept in "), "{error}");
     let json = editing.home.json_error(&["cue", "edit", &id], 5);
-    assert_eq!((&json["code"], &json["field"]), (&json!("invalid_schedule"), &json!("day-of-week")));
+    assert_eq!(
+        (&json["code"], &json["field"]),
+        (&json!("invalid_schedule"), &json!("day-of-week"))
+    );
     assert!(json["message"].as_str().unwrap().contains("the text is kept in "), "{json}");
     assert_eq!(editing.kept().len(), 2);
     assert_eq!(editing.cue(&id)["schedule"]["cron"], "0 9 * * *");
@@ -151,7 +169,8 @@ fn an_unknown_field_has_the_nearest_name_and_the_kept_text_is_named() {
     let path = editing.kept().remove(0);
     let fault = "there is no field \"nmae\"; did you mean \"name\"?";
     assert_eq!(error, format!("cued: {fault}; the text is kept in {}\n", path.display()));
-    let Some((mut edit, mut keyboard)) = at_terminal(&editing.home, &format!("cue edit {id}")) else {
+    let Some((mut edit, mut keyboard)) = at_terminal(&editing.home, &format!("cue edit {id}"))
+    else {
         return;
     };
     edit.until("Edit again? [Y/n] ");
@@ -179,11 +198,20 @@ fn a_new_cue_is_edited_before_it_is_added() {
     );
     let flags = ["--url", "http://127.0.0.1:9/x", "--tz", "Europe/Berlin"];
     let added = editing.home.json(&[&["cue", "add", "--edit"][..], &flags].concat());
-    assert_eq!((&added["name"], &added["schedule"]["type"]), (&json!("from editor"), &json!("once")));
+    assert_eq!(
+        (&added["name"], &added["schedule"]["type"]),
+        (&json!("from editor"), &json!("once"))
+    );
     assert_eq!(added["next_run"], "2030-05-01T08:00:00+00:00");
     let seen = fs::read_to_string(editing.home.folder().join("seen")).unwrap();
-    assert!(seen.starts_with("# A new cue.") && seen.contains("  timezone: Europe/Berlin\n"), "{seen}");
-    assert!(seen.contains("callback:\n  url: \"http://127.0.0.1:9/x\"\n  method: POST\n"), "{seen}");
+    assert!(
+        seen.starts_with("# A new cue.") && seen.contains("  timezone: Europe/Berlin\n"),
+        "{seen}"
+    );
+    assert!(
+        seen.contains("callback:\n  url: \"http://127.0.0.1:9/x\"\n  method: POST\n"),
+        "{seen}"
+    );
 }
 
 #[test]
@@ -209,21 +237,26 @@ fn the_runs_of_a_schedule_are_shown_in_its_local_time() {
                     Sun 2030-03-31 03:00  +02:00  gap: 02:30 does not exist, runs at 03:00\n\
                     Mon 2030-04-01 02:30  +02:00\n\n\
                     The clocks change at 2030-03-31 03:00:00+02:00, from +01:00 to +02:00.\n";
-    let arguments = ["preview", "30 2 * * *", "--tz", "Europe/Berlin", "--from", "2030-03-30", "-n", "3"];
+    let arguments =
+        ["preview", "30 2 * * *", "--tz", "Europe/Berlin", "--from", "2030-03-30", "-n", "3"];
     assert_eq!(home.ok(&arguments), expected);
     let json = home.json(&arguments);
     assert_eq!(json["occurrences"][0]["at"], "2030-03-30T01:30:00Z");
     let ids = home.ok(&[&arguments[..], &["-q"]].concat());
     assert_eq!(ids, "2030-03-30T01:30:00Z\n2030-03-31T01:00:00Z\n2030-04-01T00:30:00Z\n");
     assert!(
-        home.ok(&[&arguments[..], &["-o", "yaml"]].concat()).contains("description: \"Every day at 02:30")
+        home.ok(&[&arguments[..], &["-o", "yaml"]].concat())
+            .contains("description: \"Every day at 02:30")
     );
 }
 
 #[test]
 fn a_preview_is_in_utc_or_a_zone_and_faults_are_explained() {
     let (_server, home) = start();
-    assert!(home.ok(&["preview", "0 9 * * 1-5", "-n", "1"]).contains("\nTue 2030-01-01 09:00  +00:00\n"));
+    assert!(
+        home.ok(&["preview", "0 9 * * 1-5", "-n", "1"])
+            .contains("\nTue 2030-01-01 09:00  +00:00\n")
+    );
     let once = home.ok(&["preview", "--at", "2030-07-01T09:00:05", "--tz", "Europe/Berlin"]);
     assert!(once.contains("\nMon 2030-07-01 09:00:05  +02:00\n"), "{once}");
     let error = home.fails(&["preview", "0 9 * * xyz"], 5);
@@ -245,7 +278,17 @@ fn a_preview_is_in_utc_or_a_zone_and_faults_are_explained() {
 #[test]
 fn the_next_runs_of_a_cue_are_shown_beside_your_time() {
     let (_server, home) = start();
-    home.ok(&["cue", "add", "--name", "n", "--cron", "0 9 * * *", "--tz", "Europe/Berlin", "--worker"]);
+    home.ok(&[
+        "cue",
+        "add",
+        "--name",
+        "n",
+        "--cron",
+        "0 9 * * *",
+        "--tz",
+        "Europe/Berlin",
+        "--worker",
+    ]);
     let shown = home.ok(&["cue", "next", "n", "-n", "2", "--tz", "America/New_York"]);
     let expected = "Every day at 09:00, Europe/Berlin (31 runs in 31 days)\n\n\
                     RUN                   OFFSET  YOUR TIME                  NOTE\n\
@@ -253,7 +296,10 @@ fn the_next_runs_of_a_cue_are_shown_beside_your_time() {
                     Wed 2030-01-02 09:00  +01:00  2030-01-02 03:00:00-05:00\n";
     assert_eq!(shown, expected);
     assert!(!home.ok(&["cue", "next", "n"]).contains("YOUR TIME"));
-    assert_eq!(home.json(&["cue", "next", "n", "-n", "1"])["upcoming"], json!(["2030-01-01T08:00:00Z"]));
+    assert_eq!(
+        home.json(&["cue", "next", "n", "-n", "1"])["upcoming"],
+        json!(["2030-01-01T08:00:00Z"])
+    );
 }
 
 #[test]
@@ -263,7 +309,8 @@ fn any_json_is_the_same_after_it_was_written_and_read_as_yaml() {
         let text = random_document(&mut random, 5);
         let expected = json::read(text.as_bytes()).unwrap().get().to_value();
         let written = document(&text).unwrap();
-        let read = yaml::read(&written).unwrap_or_else(|error| panic!("{error} in {written:?} of {text}"));
+        let read =
+            yaml::read(&written).unwrap_or_else(|error| panic!("{error} in {written:?} of {text}"));
         assert_eq!(read, expected, "{written:?}");
         match yaml::read(&text) {
             Ok(read) => assert_eq!(canonical(&read), canonical(&expected), "{text}"),

@@ -29,7 +29,8 @@ fn rows() -> Vec<Row> {
     let row = |row: &Value| {
         let field = row["field"].as_str().unwrap().to_owned();
         let beside = merged(&list["base"], &row["with"]);
-        let other = |other: &Value| (merged(&at_path(&field, other), &row["with_other"]), other.clone());
+        let other =
+            |other: &Value| (merged(&at_path(&field, other), &row["with_other"]), other.clone());
         Row {
             value: row["value"].clone(),
             is_nullable: row["nullable"] == true,
@@ -91,9 +92,13 @@ fn fields_of(cue: &Value) -> Value {
 fn the_list_has_every_field_and_its_default() {
     let list: Value = serde_json::from_str(LIST).unwrap();
     let (_server, user) = Server::with_user(&["--dev", "--limits", "off"]);
-    assert_eq!(fields_of(&user.create(&list["base"])), with_parts(&list["defaults"], &list["base"]));
-    let parts =
-        PARTS.iter().flat_map(|(object, parts)| parts.split(' ').map(move |part| format!("{object}.{part}")));
+    assert_eq!(
+        fields_of(&user.create(&list["base"])),
+        with_parts(&list["defaults"], &list["base"])
+    );
+    let parts = PARTS
+        .iter()
+        .flat_map(|(object, parts)| parts.split(' ').map(move |part| format!("{object}.{part}")));
     let is_object =
         |field: &str| PARTS.iter().any(|(object, _)| *object == field && field != "callback.flow");
     let whole = FIELDS.into_iter().filter(|field| !is_object(field)).map(str::to_owned);
@@ -130,7 +135,8 @@ fn a_field_of_a_create_is_shown_listed_exported_and_applied() {
         if row.field != "slug" {
             let without = create(&row.without, "f/without");
             assert_ne!(value_at(&without, &row.field), &row.value, "{} has a default", row.field);
-            let plain = plain.entry(row.without.to_string()).or_insert_with(|| shown(&home, &without));
+            let plain =
+                plain.entry(row.without.to_string()).or_insert_with(|| shown(&home, &without));
             assert_ne!(shown(&home, &cue), *plain, "{} is in `cue show`", row.field);
             user.delete(&format!("/v1/cues/{}", id(&without)));
         }
@@ -142,11 +148,16 @@ fn a_field_of_a_create_is_shown_listed_exported_and_applied() {
     let again = home.run_with_stdin(&["apply", "-f", "-"], &file);
     assert_eq!((again.code, again.stdout), (0, format!("= {} unchanged\n", rows.len())), "{file}");
     let other = server.user();
-    let applied = ClientHome::signed_in(&server, &other).run_with_stdin(&["apply", "-f", "-"], &file);
+    let applied =
+        ClientHome::signed_in(&server, &other).run_with_stdin(&["apply", "-f", "-"], &file);
     assert_eq!(applied.code, 0, "{applied:?}");
     for cue in cues {
         let cue = stored(&user, id(cue));
-        assert_eq!(fields_of(&find(&other, cue["slug"].as_str().unwrap())), fields_of(&cue), "{file}");
+        assert_eq!(
+            fields_of(&find(&other, cue["slug"].as_str().unwrap())),
+            fields_of(&cue),
+            "{file}"
+        );
     }
 }
 
@@ -168,8 +179,9 @@ fn a_field_is_changed_and_reset_by_a_put() {
         let default = user.put(&path, &row.without).expect(201);
         let dry = user.put(&format!("{path}?dry_run=true"), &row.cue).expect(200);
         let changed = user.put(&path, &row.cue).expect(200);
-        let said =
-            |answer: &Value| (fields_of(answer), answer["changed"].clone(), answer["next_run"].clone());
+        let said = |answer: &Value| {
+            (fields_of(answer), answer["changed"].clone(), answer["next_run"].clone())
+        };
         assert_eq!(said(&dry), said(&changed), "{}", row.field);
         assert_eq!(value_at(&changed, &row.field), &row.value, "{}", row.field);
         let name = match row.field.as_str() {
@@ -184,7 +196,12 @@ fn a_field_is_changed_and_reset_by_a_put() {
             changed["changed"]
         );
         let again = user.put(&path, &row.cue).expect(200);
-        assert_eq!((&again["action"], &again["changed"]), (&json!("unchanged"), &json!([])), "{}", row.field);
+        assert_eq!(
+            (&again["action"], &again["changed"]),
+            (&json!("unchanged"), &json!([])),
+            "{}",
+            row.field
+        );
         let reset = user.put(&path, &row.without).expect(200);
         assert_eq!(reset["changed"], changed["changed"], "{}", row.field);
         assert_eq!(fields_of(&reset), fields_of(&default), "{}", row.field);

@@ -70,7 +70,8 @@ const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/cli/client/cue
 const RUN: &str = "0190a5c1-7b1e-7000-8000-000000000001";
 
 /// Commands of the client that make no request, or go on until they are stopped (tests of their own).
-const OTHERS: [&str; 8] = ["completions", "docs", "import crontab", "man", "mcp", "sink", "tail", "work"];
+const OTHERS: [&str; 8] =
+    ["completions", "docs", "import crontab", "man", "mcp", "sink", "tail", "work"];
 
 /// Commands that need no key.
 const KEYLESS: [&str; 4] = ["api", "health", "info", "login"];
@@ -88,14 +89,17 @@ fn leaves(command: &clap::Command, path: &str, found: &mut BTreeSet<String>) {
 
 /// The words of a command line that name the command.
 fn name(line: &[&str], known: &BTreeSet<String>) -> String {
-    let name = (1..=line.len()).map(|words| line[..words].join(" ")).find(|name| known.contains(name));
+    let name =
+        (1..=line.len()).map(|words| line[..words].join(" ")).find(|name| known.contains(name));
     name.unwrap_or_else(|| panic!("no command is called {line:?}"))
 }
 
 #[test]
 fn the_table_has_every_command_of_the_client() {
-    let server =
-        ["serve", "bench", "user", "key", "billing", "backup", "check", "restore", "promote", "clock"];
+    let server = [
+        "serve", "bench", "user", "key", "billing", "backup", "check", "restore", "promote",
+        "clock",
+    ];
     let mut known = BTreeSet::new();
     for command in Cli::command().get_subcommands().filter(|it| !server.contains(&it.get_name())) {
         leaves(command, "", &mut known);
@@ -110,7 +114,8 @@ const KEY: &str = "cue_sk_some";
 
 fn run_at(url: &str, line: &[&str]) -> ClientRun {
     let home = ClientHome::new().env("CUED_URL", url);
-    let home = if ["login", "logout"].contains(&line[0]) { home } else { home.env("CUED_API_KEY", KEY) };
+    let home =
+        if ["login", "logout"].contains(&line[0]) { home } else { home.env("CUED_API_KEY", KEY) };
     if line[0] == "logout" {
         home.store(&json!({"current": "home", "profiles": {"home": {"url": url, "api_key": KEY}}}));
     }
@@ -130,9 +135,11 @@ fn every_error_of_a_server_has_its_exit_code_in_every_command() {
         (409, "invalid_state", 5),
         (503, "storage_unavailable", 1),
     ] {
-        let body = json!({"error": {"code": error_code, "message": "no", "status": status}}).to_string();
+        let body =
+            json!({"error": {"code": error_code, "message": "no", "status": status}}).to_string();
         // The pauses between retries have tests of their own.
-        let headers = vec![("Content-Type", "application/json".to_owned()), ("Retry-After", "0".to_owned())];
+        let headers =
+            vec![("Content-Type", "application/json".to_owned()), ("Retry-After", "0".to_owned())];
         server.react(Reaction::Full(status, headers, body));
         // A key that is not valid any more is no failure of `logout`, which has tests of its own.
         let lines = COMMANDS.iter().filter(|line| line[0] != "logout");
@@ -155,11 +162,13 @@ fn every_error_of_a_server_has_its_exit_code_in_every_command() {
 #[test]
 fn a_command_without_a_server_exits_with_1_and_names_the_address() {
     let runs = COMMANDS.map(|line| (line, run_at("http://127.0.0.1:1", line)));
-    let is_right =
-        |run: &ClientRun| (run.code, run.stdout.as_str()) == (1, "") && run.stderr.contains("127.0.0.1:1");
+    let is_right = |run: &ClientRun| {
+        (run.code, run.stdout.as_str()) == (1, "") && run.stderr.contains("127.0.0.1:1")
+    };
     let wrong: Vec<_> = runs.iter().filter(|(_, run)| !is_right(run)).collect();
     assert!(wrong.is_empty(), "{wrong:#?}");
-    let said = "cued: cannot reach http://127.0.0.1:1: connection refused; is `cued serve` running there?";
+    let said =
+        "cued: cannot reach http://127.0.0.1:1: connection refused; is `cued serve` running there?";
     assert!(runs[0].1.stderr.starts_with(said), "{:?}", runs[0].1);
 }
 
@@ -168,8 +177,9 @@ fn a_command_without_a_key_exits_with_4_and_names_the_login() {
     let home = ClientHome::new().env("CUED_URL", "http://127.0.0.1:1");
     let lines = COMMANDS.iter().filter(|line| !KEYLESS.contains(&line[0]));
     let runs: Vec<_> = lines.map(|line| (line, home.run(line))).collect();
-    let is_right =
-        |run: &ClientRun| (run.code, run.stdout.as_str()) == (4, "") && run.stderr.contains("cued login");
+    let is_right = |run: &ClientRun| {
+        (run.code, run.stdout.as_str()) == (4, "") && run.stderr.contains("cued login")
+    };
     let wrong: Vec<_> = runs.iter().filter(|(_, run)| !is_right(run)).collect();
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
@@ -182,10 +192,15 @@ fn no_output_and_no_log_has_the_key() {
     let given = ClientHome::new().env("CUED_URL", server.url());
     let login = given.run_with_stdin(&["login", "--key", "-", "--verbose"], user.key());
     assert_eq!(login.code, 0, "{}", login.stderr);
-    assert!(login.stderr.contains("GET ") && login.stderr.contains("/v1/auth/me 200"), "{}", login.stderr);
+    assert!(
+        login.stderr.contains("GET ") && login.stderr.contains("/v1/auth/me 200"),
+        "{}",
+        login.stderr
+    );
     let elsewhere = ClientHome::signed_in(&server, &user).env("CUED_URL", "http://127.0.0.1:1");
-    let unknown =
-        ClientHome::new().env("CUED_URL", server.url()).env("CUED_API_KEY", format!("{}0", user.key()));
+    let unknown = ClientHome::new()
+        .env("CUED_URL", server.url())
+        .env("CUED_API_KEY", format!("{}0", user.key()));
     let runs = [
         login,
         home.run(&["whoami", "--verbose"]),

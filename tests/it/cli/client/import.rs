@@ -12,7 +12,8 @@ use crate::support::*;
 /// notes.
 #[track_caller]
 fn import(home: &ClientHome, crontab: &str, flags: &[&str]) -> String {
-    let namespace: &[&str] = if flags.contains(&"--namespace") { &[] } else { &["--namespace", "nas"] };
+    let namespace: &[&str] =
+        if flags.contains(&"--namespace") { &[] } else { &["--namespace", "nas"] };
     let run = home.run_with_stdin(&[&["import", "crontab"], namespace, flags].concat(), crontab);
     assert_eq!((run.code, run.stdout.as_str()), (0, ""), "{crontab}: {run:?}");
     run.stderr
@@ -34,7 +35,8 @@ fn text(home: &ClientHome, file: &str) -> String {
 
 fn files(home: &ClientHome) -> Vec<String> {
     let files = fs::read_dir(home.folder()).unwrap();
-    let mut files: Vec<String> = files.map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
+    let mut files: Vec<String> =
+        files.map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
     files.sort();
     files
 }
@@ -43,14 +45,20 @@ fn files(home: &ClientHome) -> Vec<String> {
 fn cues(home: &ClientHome) -> Vec<Value> {
     let file = yaml::read(&text(home, "cues.yaml")).unwrap();
     let cue = |(name, cue): (&String, &Value)| {
-        let zone = if cue["timezone"].is_null() { &file["defaults"]["timezone"] } else { &cue["timezone"] };
+        let zone = if cue["timezone"].is_null() {
+            &file["defaults"]["timezone"]
+        } else {
+            &cue["timezone"]
+        };
         assert_eq!(cue["worker"], true);
         let mut body = json!({
             "name": name, "transport": "worker", "overlap": file["defaults"]["overlap"],
             "schedule": {"type": "recurring", "cron": cue["schedule"], "timezone": zone},
             "payload": {"task": cue["task"]},
         });
-        for field in ["description", "on_failure"].into_iter().filter(|field| !cue[*field].is_null()) {
+        for field in
+            ["description", "on_failure"].into_iter().filter(|field| !cue[*field].is_null())
+        {
             body[field] = cue[field].clone();
         }
         body
@@ -82,8 +90,10 @@ fn a_crontab_becomes_a_file_of_cues_and_one_of_tasks() {
          wrote tasks.yaml: 3 tasks\n\
          next:\n  cued apply -f cues.yaml\n  cued work --file tasks.yaml --jobs 3\n"
     );
-    let (_, after_comments) =
-        text(&home, "cues.yaml").split_once("defaults:").map(|(a, b)| (a.to_owned(), b.to_owned())).unwrap();
+    let (_, after_comments) = text(&home, "cues.yaml")
+        .split_once("defaults:")
+        .map(|(a, b)| (a.to_owned(), b.to_owned()))
+        .unwrap();
     assert_eq!(
         after_comments,
         r#"
@@ -114,9 +124,16 @@ cues:
     );
     let tasks = yaml::read(&text(&home, "tasks.yaml")).unwrap();
     let path = json!("/usr/local/bin:/usr/bin:/bin");
-    let run =
-        ["/bin/sh", "-c", "cd && exec /bin/sh -c \"$0\" < /dev/null", "/usr/local/bin/backup.sh --full"];
-    assert_eq!(tasks["tasks"]["nas/backup"], json!({"run": run, "env": {"PATH": path}, "timeout": "1d"}));
+    let run = [
+        "/bin/sh",
+        "-c",
+        "cd && exec /bin/sh -c \"$0\" < /dev/null",
+        "/usr/local/bin/backup.sh --full",
+    ];
+    assert_eq!(
+        tasks["tasks"]["nas/backup"],
+        json!({"run": run, "env": {"PATH": path}, "timeout": "1d"})
+    );
     let run = [
         "/bin/sh",
         "-c",
@@ -152,7 +169,10 @@ fn the_namespace_is_the_name_of_the_machine() {
     let cues = yaml::read(&cues).unwrap();
     assert_eq!(cues["namespace"], machine);
     let task = format!("{machine}/x");
-    assert_eq!((&cues["cues"]["x"]["task"], tasks["tasks"][&task].is_object()), (&json!(task), true));
+    assert_eq!(
+        (&cues["cues"]["x"]["task"], tasks["tasks"][&task].is_object()),
+        (&json!(task), true)
+    );
 }
 
 /// The second machine has a job of the same name.
@@ -163,7 +183,10 @@ fn a_second_crontab_changes_nothing_of_the_first() {
     desk.home.ok(&["apply", "-f", "cues.yaml"]);
     let second = ClientHome::signed_in(&desk.server, &desk.user);
     import(&second, "30 5 * * * touch second", &["--namespace", "pi"]);
-    assert_contains(&second.ok(&["apply", "-f", "cues.yaml"]), &["+ pi/touch\n", "Done: 1 created."]);
+    assert_contains(
+        &second.ok(&["apply", "-f", "cues.yaml"]),
+        &["+ pi/touch\n", "Done: 1 created."],
+    );
     let fired = desk.user.fire(&desk.home.json(&["cue", "show", "slug:nas/touch"]));
     second.ok(&["work", "--file", "tasks.yaml", "--drain"]);
     assert_eq!(desk.user.execution(&fired)["status"], "pending", "it waits for its own worker");
@@ -190,10 +213,20 @@ fn a_night_without_a_worker_fails() {
 fn files_of_the_system_give_the_tasks_of_each_user() {
     let home = ClientHome::without_server();
     let folder = home.folder();
-    fs::write(folder.join("crontab"), "A=1\n17 * * * * root\tbackup\n-0 4 * * * www-data backup\n").unwrap();
+    fs::write(folder.join("crontab"), "A=1\n17 * * * * root\tbackup\n-0 4 * * * www-data backup\n")
+        .unwrap();
     fs::write(folder.join("extra"), "@daily www-data cd / && run-parts /etc/cron.daily\n").unwrap();
-    let said =
-        home.run(&["import", "crontab", "--system", "--namespace", "nas", "--to", "n w", "crontab", "extra"]);
+    let said = home.run(&[
+        "import",
+        "crontab",
+        "--system",
+        "--namespace",
+        "nas",
+        "--to",
+        "n w",
+        "crontab",
+        "extra",
+    ]);
     assert_eq!(
         said.stderr,
         "wrote n w/cues.yaml: 3 cues in the namespace nas, in UTC\n\
@@ -231,11 +264,19 @@ fn each_cue_of_the_file_is_one_that_the_server_takes() {
         let made = desk.home.json(&["api", "POST", "/v1/cues", "--data", &cue.to_string()]);
         // Nothing is ignored.
         assert_contains(made["warning"].as_str().unwrap(), &["No worker for task nas/"]);
-        assert_eq!(made["description"].as_str(), (cue["name"] == "a").then_some("every form"), "{cue}");
+        assert_eq!(
+            made["description"].as_str(),
+            (cue["name"] == "a").then_some("every form"),
+            "{cue}"
+        );
     }
     let next = |name: &str| desk.home.json(&["cue", "show", name])["next_run"].clone();
     assert_eq!(next("h"), "2030-01-01T23:00:00+00:00", "midnight in Berlin");
-    assert_eq!(next("i-2"), "2030-01-02T00:00:00+00:00", "nine in Tokyo, after the nine of the start");
+    assert_eq!(
+        next("i-2"),
+        "2030-01-02T00:00:00+00:00",
+        "nine in Tokyo, after the nine of the start"
+    );
     assert_eq!(
         next("b"),
         "2030-01-05T23:00:00+00:00",
@@ -289,7 +330,11 @@ fn a_command_runs_as_under_cron() {
         ("printenv", &outcomes[6], json!("/nowhere\n")),
         ("a", &outcomes[7], json!(format!("-c <a \"b\" 'c' ; d> {}\n", shell.display()))),
     ] {
-        assert_eq!((&outcome["success"], &outcome["result"]), (&json!(true), &result), "{name}: {outcome}");
+        assert_eq!(
+            (&outcome["success"], &outcome["result"]),
+            (&json!(true), &result),
+            "{name}: {outcome}"
+        );
     }
     let failure = &outcomes[4];
     assert_eq!(failure["success"], false);
@@ -319,8 +364,14 @@ fn a_file_that_exists_is_replaced_by_force_only() {
     fs::write(home.folder().join("cues.yaml"), "mine").unwrap();
     let run = home.run_with_stdin(&["import", "crontab"], "@daily x");
     assert_eq!(run.code, 2, "{run:?}");
-    assert_eq!(run.stderr, "cued: cues.yaml exists: --force replaces it, --to writes to another folder\n");
-    assert_eq!((files(&home), text(&home, "cues.yaml").as_str()), (vec!["cues.yaml".to_owned()], "mine"));
+    assert_eq!(
+        run.stderr,
+        "cued: cues.yaml exists: --force replaces it, --to writes to another folder\n"
+    );
+    assert_eq!(
+        (files(&home), text(&home, "cues.yaml").as_str()),
+        (vec!["cues.yaml".to_owned()], "mine")
+    );
     import(&home, "@daily x", &["--to", "new/folder"]);
     import(&home, "@daily x", &["--force"]);
     assert_eq!(text(&home, "cues.yaml"), text(&home, "new/folder/cues.yaml"));
@@ -340,7 +391,11 @@ fn all_faults_are_named_and_nothing_is_written() {
     for (crontab, flags, part) in [
         ("", &[][..], "nothing was written: there is no line to import"),
         ("# 0 3 * * * x\n", &[], "there is no line to import"),
-        ("@reboot x\n", &[], "there is no line to import\ncrontab:1: @reboot: a cue has no time for it"),
+        (
+            "@reboot x\n",
+            &[],
+            "there is no line to import\ncrontab:1: @reboot: a cue has no time for it",
+        ),
         (
             "CRON_TZ=Berlin\n0 3 * * * x",
             &[],
@@ -367,7 +422,10 @@ fn a_fault_of_a_file_has_its_path() {
         "cued: nothing was written:\nc:1: the command is missing; comment the line out if it has none\n"
     );
     fs::write(home.folder().join("latin"), b"0 3 * * * caf\xe9\n").unwrap();
-    assert_contains(&home.fails(&["import", "crontab", "latin"], 2), &["latin is no text in UTF-8"]);
+    assert_contains(
+        &home.fails(&["import", "crontab", "latin"], 2),
+        &["latin is no text in UTF-8"],
+    );
 }
 
 #[test]
@@ -396,7 +454,10 @@ fn what_differs_from_cron_is_said() {
 fn more_tasks_than_a_worker_can_have_become_several_files() {
     let home = ClientHome::without_server();
     let said = import(&home, &"* * * * * x\n".repeat(101), &[]);
-    assert_contains(&said, &["101 cues", "wrote tasks.yaml: 100 tasks\nwrote tasks-2.yaml: 1 task\n"]);
+    assert_contains(
+        &said,
+        &["101 cues", "wrote tasks.yaml: 100 tasks\nwrote tasks-2.yaml: 1 task\n"],
+    );
     assert_contains(&said, &["tasks.yaml --jobs 8\n  cued work --file tasks-2.yaml\n"]);
     let second = yaml::read(&text(&home, "tasks-2.yaml")).unwrap();
     assert_eq!(second["tasks"].as_object().unwrap().keys().collect::<Vec<_>>(), ["nas/x-101"]);
@@ -410,7 +471,10 @@ fn a_crontab_goes_on_as_cues_and_tasks() {
     import(&desk.home, crontab, &["--tz", "Berlin"]);
     desk.home.ok(&["apply", "-f", "cues.yaml"]);
     let cue = desk.home.json(&["cue", "show", "printf"]);
-    assert_eq!((&cue["slug"], &cue["description"]), (&json!("nas/printf"), &json!("Greets ${NAME}")));
+    assert_eq!(
+        (&cue["slug"], &cue["description"]),
+        (&json!("nas/printf"), &json!("Greets ${NAME}"))
+    );
 
     // Half past nine in Berlin.
     desk.user.advance_to("2030-01-01T08:30:00Z");
@@ -433,7 +497,8 @@ fn a_time_zone_that_is_none_is_said_before_its_crontab_is_in_utc() {
         [("Nowhere/Bad", "", 1), ("Nowhere/Bad", " --tz Berlin", 0), ("Europe/Berlin", "", 0)]
     {
         let home = ClientHome::without_server().env("TZ", zone);
-        let run = home.run_with_stdin(&words(&format!("import crontab -{arguments}")), "0 3 * * * x\n");
+        let run =
+            home.run_with_stdin(&words(&format!("import crontab -{arguments}")), "0 3 * * * x\n");
         assert_eq!(run.code, 0, "{run:?}");
         let warning = "TZ is \"Nowhere/Bad\", which is no time zone: UTC is used\n";
         assert_eq!(run.stderr.matches(warning).count(), notes, "{run:?}");

@@ -24,7 +24,8 @@ fn schema(version: &str, name: &str) -> Validator {
 
 #[track_caller]
 pub fn assert_fits(version: &str, name: &str, message: &Value) {
-    let faults: Vec<String> = schema(version, name).iter_errors(message).map(|it| it.to_string()).collect();
+    let faults: Vec<String> =
+        schema(version, name).iter_errors(message).map(|it| it.to_string()).collect();
     assert!(faults.is_empty(), "{message} is no {name} of {version}: {faults:?}");
 }
 
@@ -99,7 +100,8 @@ impl Agent {
                 "io.modelcontextprotocol/clientCapabilities": {},
             });
         }
-        let request = json!({"jsonrpc": "2.0", "id": self.next_id, "method": method, "params": params});
+        let request =
+            json!({"jsonrpc": "2.0", "id": self.next_id, "method": method, "params": params});
         let [request_type, result_type] = types(method);
         assert_fits(self.version, request_type, &request);
         self.send(&request.to_string());
@@ -181,13 +183,19 @@ fn an_agent_schedules_its_own_work() {
     assert_eq!(extended["lease_extended_until"], "2030-01-01T09:29:00Z");
     let other = agent.fails("extendLease", json!({"execution_id": run, "X-Worker-Id": "other"}));
     assert!(other.contains("not_execution_owner: Another worker has the run"), "{other}");
-    agent.ok("reportOutcome", json!({"execution_id": run, "success": false, "error": "exit code 3"}));
+    agent.ok(
+        "reportOutcome",
+        json!({"execution_id": run, "success": false, "error": "exit code 3"}),
+    );
     let again = agent.fails("reportOutcome", json!({"execution_id": run, "success": true}));
     assert!(again.contains("outcome_already_reported"), "{again}");
     let ended = agent.fails("extendLease", json!({"execution_id": run}));
     assert!(ended.ends_with("Call extendLease more often than the lease lasts."), "{ended}");
     let read = agent.ok("getExecution", json!({"execution_id": run}));
-    assert_eq!((&read["status"], &read["outcome"]["error"]), (&json!("failed"), &json!("exit code 3")));
+    assert_eq!(
+        (&read["status"], &read["outcome"]["error"]),
+        (&json!("failed"), &json!("exit code 3"))
+    );
     let read = agent.ok("getCue", json!({"cue_id": "slug:home/report"}));
     assert_eq!(read["id"], cue["id"]);
     agent.end();
@@ -221,13 +229,17 @@ fn an_agent_finds_out_why_a_run_failed_and_mends_its_cue() {
     assert_eq!(first["execution_id"], second["execution_id"]);
     desk.user.settle();
     let cue = agent.ok("getCue", json!({"cue_id": id, "execution_limit": 1}));
-    assert_eq!((&cue["status"], &cue["executions"][0]["status"]), (&json!("paused"), &json!("success")));
+    assert_eq!(
+        (&cue["status"], &cue["executions"][0]["status"]),
+        (&json!("paused"), &json!("success"))
+    );
     let deleted = agent.call("deleteCue", json!({"cue_id": id}));
     assert_eq!(deleted["content"], json!([{"type": "text", "text": "Done."}]));
     let gone = agent.fails("getCue", json!({"cue_id": id}));
     assert!(
         gone.starts_with("getCue: ")
-            && gone.contains("\n\ncue_not_found: The account has no cue with this id. It was deleted")
+            && gone
+                .contains("\n\ncue_not_found: The account has no cue with this id. It was deleted")
             && gone.ends_with("check with listCues."),
         "{gone}"
     );
@@ -265,7 +277,8 @@ fn the_tools_are_operations_of_the_api_with_their_effects() {
     for tool in &tools {
         let annotations = tool["annotations"].as_object().unwrap();
         assert_eq!(annotations.len(), 5, "{tool}");
-        let set = annotations.iter().filter(|(_, value)| **value == true).map(|(name, _)| name.as_str());
+        let set =
+            annotations.iter().filter(|(_, value)| **value == true).map(|(name, _)| name.as_str());
         hints.entry(set.collect()).or_default().push(tool["name"].as_str().unwrap());
     }
     let expected = BTreeMap::from([
@@ -288,11 +301,13 @@ fn the_tools_are_operations_of_the_api_with_their_effects() {
         (vec![], vec!["claimNext"]),
     ]);
     assert_eq!(hints, expected);
-    let document: Value = serde_json::from_str(include_str!("../../../../src/http/openapi.json")).unwrap();
+    let document: Value =
+        serde_json::from_str(include_str!("../../../../src/http/openapi.json")).unwrap();
     for tool in &tools {
         let operations =
             document["paths"].as_object().unwrap().values().flat_map(|it| it.as_object().unwrap());
-        let operation = operations.map(|it| it.1).find(|it| it["operationId"] == tool["name"]).unwrap();
+        let operation =
+            operations.map(|it| it.1).find(|it| it["operationId"] == tool["name"]).unwrap();
         assert_eq!(tool["title"], operation["summary"]);
         let description = tool["description"].as_str().unwrap();
         assert!(description.ends_with(operation["description"].as_str().unwrap()), "{tool}");
@@ -312,9 +327,11 @@ fn the_tools_are_operations_of_the_api_with_their_effects() {
 fn a_read_only_server_has_no_other_tools() {
     let desk = Desk::new();
     let mut agent = Agent::start(&desk.home, &["--read-only"]);
-    let names: BTreeSet<_> = agent.tools().iter().map(|it| it["name"].as_str().unwrap().to_owned()).collect();
+    let names: BTreeSet<_> =
+        agent.tools().iter().map(|it| it["name"].as_str().unwrap().to_owned()).collect();
     assert!(names.contains("previewSchedule") && !names.contains("claimNext"), "{names:?}");
-    let answer = agent.request("tools/call", json!({"name": "deleteCue", "arguments": {"cue_id": "cue_1"}}));
+    let answer =
+        agent.request("tools/call", json!({"name": "deleteCue", "arguments": {"cue_id": "cue_1"}}));
     assert_eq!(answer["error"]["code"], -32_602);
     assert_eq!(answer["error"]["message"], "There is no tool \"deleteCue\"; tools/list has all");
     agent.end();
@@ -323,7 +340,10 @@ fn a_read_only_server_has_no_other_tools() {
 /// A model has no shell and sends no requests.
 #[track_caller]
 fn assert_is_for_a_model(text: &str) {
-    for no in ["`cued ", "/v1/", "`GET ", "`POST ", "`PATCH ", "`PUT ", "`DELETE ", "--url", ": `4", ": `5"] {
+    for no in [
+        "`cued ", "/v1/", "`GET ", "`POST ", "`PATCH ", "`PUT ", "`DELETE ", "--url", ": `4",
+        ": `5",
+    ] {
         assert!(!text.contains(no), "{no} is in {text}");
     }
 }
@@ -342,19 +362,33 @@ fn an_error_says_what_to_do() {
             json!({"stat": "active"}),
             ["listCues: there is no argument \"stat\"; did you mean \"status\"?", ""],
         ),
-        ("listAttempts", json!({"x": 1}), ["there is no argument \"x\"; the arguments are execution_id", ""]),
+        (
+            "listAttempts",
+            json!({"x": 1}),
+            ["there is no argument \"x\"; the arguments are execution_id", ""],
+        ),
         ("listCues", json!({"limit": 1000}), ["limit: must be at most 100", "validation_error: "]),
         ("updateCue", json!({"cue_id": "cue_1", "paused": true}), ["updateCue: ", ""]),
-        ("createCue", json!({"schedule": {"type": "x"}}), ["name: is missing", "schedule.type: must be"]),
+        (
+            "createCue",
+            json!({"schedule": {"type": "x"}}),
+            ["name: is missing", "schedule.type: must be"],
+        ),
         (
             "createCue",
             json!({"name": "a", "transport": "worker", "schedule": never}),
-            ["hour: 25 is out of range 0-23\n\ninvalid_schedule: ", "previewSchedule, which stores nothing."],
+            [
+                "hour: 25 is out of range 0-23\n\ninvalid_schedule: ",
+                "previewSchedule, which stores nothing.",
+            ],
         ),
         (
             "createCue",
             json!({"name": "a", "transport": "worker", "schedule": {"type": "recurring", "cron": "every day at 9"}}),
-            ["createCue: ", "previewSchedule with it as `text` returns the schedule that such words mean"],
+            [
+                "createCue: ",
+                "previewSchedule with it as `text` returns the schedule that such words mean",
+            ],
         ),
     ] {
         let text = agent.fails(tool, arguments);
@@ -413,7 +447,8 @@ fn the_advice_of_every_error_names_tools_in_place_of_commands() {
     for code in codes.filter(|code| *code != "claim_failed") {
         refuse(&server, 400, code);
         let text = agent.fails("listCues", json!({}));
-        let is_whole = text.starts_with(&format!("listCues: No\n\n{code}: ")) && text.ends_with('.');
+        let is_whole =
+            text.starts_with(&format!("listCues: No\n\n{code}: ")) && text.ends_with('.');
         assert!(is_whole || text == format!("listCues: No ({code})"), "{text}");
         assert_is_for_a_model(&text);
     }
@@ -446,7 +481,8 @@ fn without_credentials_only_calls_fail_until_the_user_signs_in() {
     let home = home.env("CUED_API_KEY", "cue_sk_wrong");
     let mut agent = Agent::start(&home, &[]);
     let text = agent.fails("listCues", json!({}));
-    let expected = "does not accept the API key in CUED_API_KEY: unset it, or replace it; ask the user";
+    let expected =
+        "does not accept the API key in CUED_API_KEY: unset it, or replace it; ask the user";
     assert!(text.contains(expected), "{text}");
     agent.end();
 }
@@ -468,7 +504,9 @@ fn keys_and_secrets_stay_out_of_the_conversation() {
     agent.ok("listAttempts", json!({"execution_id": runs["executions"][0]["id"]}));
     let text = agent.fails("updateCue", json!({"cue_id": id, "callback": {"headers": headers}}));
     assert!(
-        text.starts_with("updateCue: callback.headers: (hidden) is no value; leave headers out to keep them"),
+        text.starts_with(
+            "updateCue: callback.headers: (hidden) is no value; leave headers out to keep them"
+        ),
         "{text}"
     );
     let stored = desk.user.get(&format!("/v1/cues/{}", id.as_str().unwrap())).expect(200);
@@ -539,7 +577,8 @@ fn every_published_version_is_spoken() {
     assert_eq!(agent.request("tools/list", json!({}))["result"]["resultType"], "complete");
     let meta = json!({"io.modelcontextprotocol/protocolVersion": "2099-01-01"});
     agent.send(
-        &json!({"jsonrpc": "2.0", "id": "x", "method": "tools/list", "params": {"_meta": meta}}).to_string(),
+        &json!({"jsonrpc": "2.0", "id": "x", "method": "tools/list", "params": {"_meta": meta}})
+            .to_string(),
     );
     let answer = agent.receive();
     assert_fits(STATELESS, "UnsupportedProtocolVersionError", &answer);
@@ -562,7 +601,11 @@ fn what_is_no_message_gets_the_error_of_the_protocol() {
         (r#"{"jsonrpc": "2.0", "id": 1.5, "method": "ping"}"#, -32_600, None),
         (r#"{"jsonrpc": "2.0", "id": 2}"#, -32_600, Some(json!(2))),
         (r#"{"jsonrpc": "2.0", "id": 3, "method": "prompts/list"}"#, -32_601, Some(json!(3))),
-        (r#"{"jsonrpc": "2.0", "id": 4, "method": "tools/call", "params": []}"#, -32_602, Some(json!(4))),
+        (
+            r#"{"jsonrpc": "2.0", "id": 4, "method": "tools/call", "params": []}"#,
+            -32_602,
+            Some(json!(4)),
+        ),
         (
             r#"{"jsonrpc": "2.0", "id": "a", "method": "tools/call", "params": {"name": "getCue", "arguments": 1}}"#,
             -32_602,

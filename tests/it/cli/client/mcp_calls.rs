@@ -38,7 +38,8 @@ fn calls_of_a_batch_are_answered_together_and_many_calls_wait_for_each_other() {
     refuse(&server, 503, "server_busy");
     agent.send(&format!("[{}, {}]", call(1, "getCue"), call(2, "deleteCue")));
     let answers = agent.receive();
-    let ids: Vec<_> = answers.as_array().unwrap().iter().map(|it| it["id"].as_u64().unwrap()).collect();
+    let ids: Vec<_> =
+        answers.as_array().unwrap().iter().map(|it| it["id"].as_u64().unwrap()).collect();
     assert_eq!(ids, [1, 2], "{answers}");
     server.react(Reaction::Hang);
     for id in 0..40 {

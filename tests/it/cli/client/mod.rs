@@ -49,7 +49,15 @@ impl Desk {
 
     /// A server that deletes no runs.
     fn without_retention() -> Self {
-        Self::at(Server::start(&["--dev", "--limits", "off", "--test-clock", START, "--retain", "off"]))
+        Self::at(Server::start(&[
+            "--dev",
+            "--limits",
+            "off",
+            "--test-clock",
+            START,
+            "--retain",
+            "off",
+        ]))
     }
 
     fn at(server: Server) -> Self {
@@ -112,14 +120,20 @@ fn usage_shows_each_amount_with_its_limit() {
     let user = server.client().register("ann@example.com");
     let home = ClientHome::signed_in(&server, &user);
     let shown = home.ok(&["account", "usage"]);
-    assert!(shown.contains("plan         free\n") && shown.contains("active cues  0 of 10\n"), "{shown}");
+    assert!(
+        shown.contains("plan         free\n") && shown.contains("active cues  0 of 10\n"),
+        "{shown}"
+    );
     assert!(shown.contains("0 reported: 0 succeeded, 0 failed\n"), "{shown}");
     let usage = home.json(&["account", "usage"]);
     assert_eq!(usage["plan"], user.get("/v1/usage").expect(200)["plan"]);
     assert_eq!(home.ok(&["account", "usage", "-q"]), "free\n");
     let (_server, _user, unlimited) = start();
     let shown = unlimited.ok(&["account", "usage"]);
-    assert!(shown.contains("active cues  0, no limit\n") && shown.contains("0 bytes of "), "{shown}");
+    assert!(
+        shown.contains("active cues  0, no limit\n") && shown.contains("0 bytes of "),
+        "{shown}"
+    );
 }
 
 #[test]
@@ -149,11 +163,15 @@ fn keys_are_added_listed_and_revoked() {
 #[test]
 fn a_key_is_revoked_only_if_it_is_meant() {
     let (_server, user, home) = start();
-    assert!(home.fails(&["account", "keys", "revoke", "nowhere"], 3).contains("no key \"nowhere\""));
+    assert!(
+        home.fails(&["account", "keys", "revoke", "nowhere"], 3).contains("no key \"nowhere\"")
+    );
     for _ in 0..2 {
         home.ok(&["account", "keys", "add", "twin"]);
     }
-    assert!(home.fails(&["account", "keys", "revoke", "twin"], 5).contains("2 keys are named \"twin\""));
+    assert!(
+        home.fails(&["account", "keys", "revoke", "twin"], 5).contains("2 keys are named \"twin\"")
+    );
     let text = home.fails(&["account", "keys", "revoke", "default"], 2);
     assert!(text.contains("the one that this command uses") && text.contains("-y"), "{text}");
     user.get("/v1/auth/me").expect(200);
@@ -200,13 +218,22 @@ fn sessions_are_listed_and_ended() {
     let listed = home.json(&["account", "sessions"]);
     let ids: Vec<&str> = listed["sessions"].as_array().unwrap().iter().map(id).collect();
     let table = home.ok(&["account", "sessions", "list"]);
-    assert!(table.contains(ids[0]) && table.contains("127.0.0.1") && table.contains("BY"), "{table}");
-    assert_eq!(home.ok(&["account", "sessions", "rm", ids[0]]), format!("Session {} is ended.\n", ids[0]));
+    assert!(
+        table.contains(ids[0]) && table.contains("127.0.0.1") && table.contains("BY"),
+        "{table}"
+    );
+    assert_eq!(
+        home.ok(&["account", "sessions", "rm", ids[0]]),
+        format!("Session {} is ended.\n", ids[0])
+    );
     assert!(!browsers[0].is_signed_in() && browsers[1].is_signed_in());
     let unknown = home.fails(&["account", "sessions", "rm", ids[0]], 3);
     assert_eq!(unknown, "cued: no session has this id; `cued account sessions` lists them\n");
     home.fails(&["account", "sessions", "rm"], 2);
-    assert_eq!(home.ok(&["account", "sessions", "rm", "--others", "-y"]), "2 sessions are ended.\n");
+    assert_eq!(
+        home.ok(&["account", "sessions", "rm", "--others", "-y"]),
+        "2 sessions are ended.\n"
+    );
     assert!(!browsers[1].is_signed_in() && !browsers[2].is_signed_in());
 }
 
@@ -217,11 +244,13 @@ fn open_prints_a_link_that_signs_in_once() {
     let token = |url: &str| url.trim().rsplit_once("/enter/").expect(url).1.to_owned();
     assert!(printed.starts_with(&format!("{}/#/enter/", server.url())), "{printed}");
     sign_in(&server.client(), &json!({"link_token": token(&printed)})).expect(201);
-    sign_in(&server.client(), &json!({"link_token": token(&printed)})).expect_error(401, "invalid_api_key");
+    sign_in(&server.client(), &json!({"link_token": token(&printed)}))
+        .expect_error(401, "invalid_api_key");
     let screen = home.ok(&["open", "#/cues/cue_1"]);
     assert!(screen.ends_with("/cues/cue_1\n"), "{screen}");
     let link = home.json(&["open"]);
-    sign_in(&server.client(), &json!({"link_token": token(link["url"].as_str().unwrap())})).expect(201);
+    sign_in(&server.client(), &json!({"link_token": token(link["url"].as_str().unwrap())}))
+        .expect(201);
     home.fails(&["open", "a b"], 2);
     assert!(home.ok(&["open", "--curl"]).contains("/v1/auth/session-link"));
 }
@@ -241,7 +270,8 @@ fn alerts_are_listed_newest_first_and_filtered() {
     assert_eq!(lines.len(), 3, "{shown}");
     assert!(lines[0].starts_with("TIME\tTYPE"), "{shown}");
     assert!(
-        lines[1].starts_with("2030-01-01 02:00:00+00:00\tfailures in a row\t") && lines[1].contains("second"),
+        lines[1].starts_with("2030-01-01 02:00:00+00:00\tfailures in a row\t")
+            && lines[1].contains("second"),
         "{shown}"
     );
     assert!(lines[2].contains("first"), "{shown}");
@@ -255,8 +285,14 @@ fn alerts_are_listed_newest_first_and_filtered() {
     assert!(desk.home.ok(&["alert", "list", "-o", "wide"]).contains(&first));
     let json = desk.user.get("/v1/alerts?limit=100").text();
     assert_eq!(desk.home.ok(&["alert", "list", "--json"]).trim_end(), json.trim_end());
-    assert_eq!(desk.home.json_error(&["alert", "list", "--type", "nonsense"], 5)["code"], "validation_error");
-    assert_eq!(desk.home.json_error(&["alert", "list", "--cue", "nonsense"], 3)["code"], "not_found");
+    assert_eq!(
+        desk.home.json_error(&["alert", "list", "--type", "nonsense"], 5)["code"],
+        "validation_error"
+    );
+    assert_eq!(
+        desk.home.json_error(&["alert", "list", "--cue", "nonsense"], 3)["code"],
+        "not_found"
+    );
     let usage = desk.home.fails(&["alert", "list", "--since", "yesterday"], 2);
     assert!(usage.contains("90s, 10m, 2h"), "{usage}");
 }
@@ -286,7 +322,8 @@ fn a_test_alert_tells_its_result() {
 #[test]
 fn the_lateness_of_a_server_is_in_units_of_people() {
     let server = Receiver::start();
-    let health = json!({"status": "healthy", "lateness": {"p50_ms": 210_000.0, "p99_ms": 7_213_963.4}});
+    let health =
+        json!({"status": "healthy", "lateness": {"p50_ms": 210_000.0, "p99_ms": 7_213_963.4}});
     server.react(Reaction::Full(200, Vec::new(), health.to_string()));
     let home = ClientHome::without_server().env("CUED_URL", server.url());
     assert_contains(&home.ok(&["health"]), &["4 min (median), 2 h (99 %)\n"]);
@@ -299,7 +336,10 @@ fn a_healthy_server_is_shown_without_a_key_and_without_a_home() {
     let shown = home.ok(&["health"]);
     assert_contains(&shown, &["status      healthy\n", "database    ok\n", "to deliver  0\n"]);
     let health = home.json(&["health"]);
-    assert_eq!((&health["status"], &health["services"]["poller"]), (&json!("healthy"), &json!("ok")));
+    assert_eq!(
+        (&health["status"], &health["services"]["poller"]),
+        (&json!("healthy"), &json!("ok"))
+    );
     assert_eq!(home.ok(&["health", "-q"]), "healthy\n");
     let homeless = home.command(&["health"]).env_remove("HOME").output().unwrap();
     assert_eq!(homeless.status.code(), Some(0), "{homeless:?}");
@@ -316,13 +356,18 @@ fn a_server_that_is_not_healthy_or_not_there_exits_with_1() {
     let home = ClientHome::new().env("CUED_URL", held.url());
     let run = home.run(&["health"]);
     assert!(run.code == 1 && run.stdout.contains("scheduler   held\n"), "{run:?}");
-    assert!(run.stderr.contains("the server is not healthy: held: a restored copy fires no cue"), "{run:?}");
+    assert!(
+        run.stderr.contains("the server is not healthy: held: a restored copy fires no cue"),
+        "{run:?}"
+    );
     let listen = held.addr().to_string();
     assert_eq!(home.fails(&["health", "--local", "--listen", &listen], 1), run.stderr);
     let run = home.run(&["health", "--json"]);
     let error: serde_json::Value = serde_json::from_str(&run.stderr).unwrap();
     assert_eq!((run.code, &error["error"]["code"]), (1, &json!("failed")));
-    assert!(serde_json::from_str::<serde_json::Value>(&run.stdout).unwrap()["held_since"].is_string());
+    assert!(
+        serde_json::from_str::<serde_json::Value>(&run.stdout).unwrap()["held_since"].is_string()
+    );
     let home = ClientHome::new().env("CUED_URL", server.url());
     server.stop();
     assert_eq!(home.json_error(&["health"], 1)["code"], json!("unreachable"));
@@ -373,7 +418,8 @@ fn a_local_check_of_no_address_fails_and_says_so() {
     assert!(wrong.contains("CUED_LISTEN: \"8000\"") && wrong.contains("127.0.0.1:8000"), "{wrong}");
     let home = ClientHome::new().env("CUED_LISTEN", "127.0.0.1:0");
     assert!(home.fails(&["health", "--local"], 1).contains("--listen"));
-    for flags in ["--local --url http://127.0.0.1:8000", "--local --profile work", "--listen 127.0.0.1:8000"]
+    for flags in
+        ["--local --url http://127.0.0.1:8000", "--local --profile work", "--listen 127.0.0.1:8000"]
     {
         home.fails(&[&["health"], &words(flags)[..]].concat(), 2);
     }
@@ -390,7 +436,8 @@ fn info_shows_the_public_settings() {
         "{shown}"
     );
     assert!(shown.contains(&format!("version       {}\n", env!("CARGO_PKG_VERSION"))), "{shown}");
-    let (mut info, mut expected) = (home.json(&["info"]), server.client().get("/v1/info").expect(200));
+    let (mut info, mut expected) =
+        (home.json(&["info"]), server.client().get("/v1/info").expect(200));
     for answer in [&mut info, &mut expected] {
         assert!(answer["time"].take().is_string());
     }

@@ -20,7 +20,9 @@ fn a_second_cue_of_a_name_is_added_with_a_warning_that_shows_the_first() {
         &run.stderr,
         &[
             "\nwarning: another cue has the name \"nightly\":\n",
-            &format!("\n  {first}  http://127.0.0.1:9/hook  0 2 * * * Europe/Berlin  active  created 2030-"),
+            &format!(
+                "\n  {first}  http://127.0.0.1:9/hook  0 2 * * * Europe/Berlin  active  created 2030-"
+            ),
             &format!(
                 "\nTo change that one instead: cued cue set {}, or cued cue add --or-update\n",
                 &first["cue_".len()..][..8]
@@ -79,7 +81,10 @@ fn a_command_has_the_names_that_people_try() {
 fn an_argument_too_many_is_answered_with_what_was_meant() {
     let home = ClientHome::new();
     for (line, advice) in [
-        ("cue add hello2 --cron @daily --url http://x/", "the name of a cue is a flag: --name hello2"),
+        (
+            "cue add hello2 --cron @daily --url http://x/",
+            "the name of a cue is a flag: --name hello2",
+        ),
         ("cue add 'my cue' --cron @daily", "--name 'my cue'"),
         ("cue add --name n --cron a.db b.db c.db --url http://x/", "in quotes: --cron '0 9 * * *'"),
         ("cue add --name n --at tomorrow 9:00 --url http://x/", "in quotes: --at 'tomorrow 9:00'"),
@@ -120,9 +125,10 @@ fn a_mistyped_name_is_answered_with_the_nearest_ones() {
     for name in ["heartbeat", "heartbeat-2", "report"] {
         add(&home, name);
     }
-    for command in [&["cue", "show"][..], &["cue", "pause"], &["cue", "fire"], &["run", "list", "--cue"]] {
-        let expected =
-            "cued: no cue has the id or name \"hertbeat\"; did you mean \"heartbeat\" or \"heartbeat-2\"?\n";
+    for command in
+        [&["cue", "show"][..], &["cue", "pause"], &["cue", "fire"], &["run", "list", "--cue"]]
+    {
+        let expected = "cued: no cue has the id or name \"hertbeat\"; did you mean \"heartbeat\" or \"heartbeat-2\"?\n";
         assert_eq!(home.fails(&[command, &["hertbeat"]].concat(), 3), expected, "{command:?}");
     }
     assert!(home.fails(&["cue", "show", "backup"], 3).ends_with("; `cued cue list` shows all\n"));
@@ -131,19 +137,24 @@ fn a_mistyped_name_is_answered_with_the_nearest_ones() {
     home.ok(&["account", "keys", "add", "cued login"]);
     let unknown = home.fails(&["account", "keys", "revoke", "cued logn"], 3);
     assert_eq!(unknown, "cued: there is no key \"cued logn\"; did you mean \"cued login\"?\n");
-    user.post("/v1/worker/heartbeat", &json!({"worker_id": "vm-tasks", "handlers": ["a"]})).expect(200);
+    user.post("/v1/worker/heartbeat", &json!({"worker_id": "vm-tasks", "handlers": ["a"]}))
+        .expect(200);
     let unknown = home.fails(&["worker", "rm", "vm-task"], 3);
     assert_eq!(unknown, "cued: there is no worker \"vm-task\"; did you mean \"vm-tasks\"?\n");
     assert!(home.fails(&["worker", "rm", "x"], 3).ends_with("; `cued worker list` shows all\n"));
     assert_eq!(home.ok(&["worker", "rm", "vm-tasks"]), "removed worker vm-tasks\n");
     home.store(&json!({"current": "home", "profiles": {"home": {"url": "http://x", "api_key": "cue_sk_a"}}}));
-    assert!(home.fails(&["cue", "list", "--profile", "hom"], 4).contains(", only home; run `cued login"));
+    assert!(
+        home.fails(&["cue", "list", "--profile", "hom"], 4)
+            .contains(", only home; run `cued login")
+    );
 }
 
 #[test]
 fn add_or_update_makes_one_cue_of_a_name_and_changes_what_the_flags_say() {
     let (_server, user, home) = start();
-    let line = |more: &str| format!("{NIGHTLY} --or-update --header 'X-A: 1' --payload '{{a: 1}}' {more}");
+    let line =
+        |more: &str| format!("{NIGHTLY} --or-update --header 'X-A: 1' --payload '{{a: 1}}' {more}");
     let result = |line: &str| home.ok(&words(line)).lines().next().unwrap().to_owned();
     assert_eq!(result(&line("")), "result    created");
     let id = user.get("/v1/cues").expect(200)["cues"][0]["id"].as_str().unwrap().to_owned();
@@ -177,10 +188,16 @@ fn add_or_update_refuses_twins_and_another_transport() {
     home.ok(&words(&format!("{NIGHTLY} -q")));
     let worker = "cue add --name nightly --cron '0 2 * * *' --worker";
     let refused = home.fails(&words(&format!("{worker} --or-update")), 5);
-    assert!(refused.contains(") calls a URL, which cannot be changed: use another name"), "{refused}");
+    assert!(
+        refused.contains(") calls a URL, which cannot be changed: use another name"),
+        "{refused}"
+    );
     home.ok(&words(&format!("{worker} -q")));
     let refused = home.fails(&words(&format!("{NIGHTLY} --or-update")), 5);
-    assert!(refused.contains("several cues have the name \"nightly\"; use the id:\n  cue_"), "{refused}");
+    assert!(
+        refused.contains("several cues have the name \"nightly\"; use the id:\n  cue_"),
+        "{refused}"
+    );
     assert_eq!(user.get("/v1/cues").expect(200)["total"], 2);
     home.fails(&["cue", "add", "--or-update", "--edit"], 2);
 }
@@ -214,14 +231,20 @@ fn a_refused_value_is_named_by_its_flag_and_in_words_for_people() {
             "--on-failure must be absolute and begin with http:// or https://",
         ),
         (&format!("{cron} --outcome-deadline 1s"), "--outcome-deadline: must be at least 10s\n"),
-        ("cue set job 'cron=0 3 * * *'", "there is no field \"cron\"; did you mean \"schedule.cron\"?\n"),
+        (
+            "cue set job 'cron=0 3 * * *'",
+            "there is no field \"cron\"; did you mean \"schedule.cron\"?\n",
+        ),
         ("cue set job url=http://x", "there is no field \"url\"; did you mean \"callback.url\"?\n"),
         (
             "cue set job paused=true",
             "there is no field \"paused\"; set status to paused, or run `cued cue pause`\n",
         ),
         ("cue set job transport=webhook", "transport: it cannot be changed; add another cue\n"),
-        ("cue set job callback.timeout_seconds=900", "callback.timeout_seconds: must be at most 300\n"),
+        (
+            "cue set job callback.timeout_seconds=900",
+            "callback.timeout_seconds: must be at most 300\n",
+        ),
         ("cue set job payload=3", "payload: must be a JSON object\n"),
         (
             "run list --outcome no",
@@ -233,13 +256,18 @@ fn a_refused_value_is_named_by_its_flag_and_in_words_for_people() {
     }
     let unknown = home.fails(&words("tail --types bogus"), 5);
     assert!(
-        unknown.starts_with("cued: --types: \"bogus\" is no type of event; known are execution.created, "),
+        unknown.starts_with(
+            "cued: --types: \"bogus\" is no type of event; known are execution.created, "
+        ),
         "{unknown}"
     );
     assert_eq!(unknown.lines().count(), 1, "in a pipe: {unknown}");
     // A program gets the answer of the server.
     let error = home.json_error(&words(&format!("{cron} --payload '[1,2]'")), 5);
-    assert!(error["message"].as_str().unwrap().contains("Input should be a valid dictionary"), "{error}");
+    assert!(
+        error["message"].as_str().unwrap().contains("Input should be a valid dictionary"),
+        "{error}"
+    );
     assert_eq!(user.get("/v1/cues").expect(200)["total"], 1);
 }
 
@@ -253,10 +281,14 @@ fn a_key_that_the_server_refuses_is_named_by_its_place() {
     );
     assert_eq!(home.fails(&["cue", "list"], 4), expected);
     let stored = ClientHome::new();
-    let profile = json!({"url": server.url(), "api_key": "cue_sk_00000000000000000000000000000000"});
+    let profile =
+        json!({"url": server.url(), "api_key": "cue_sk_00000000000000000000000000000000"});
     stored.store(&json!({"current": "home", "profiles": {"home": profile}}));
     let error = stored.fails(&["cue", "list"], 4);
-    assert!(error.ends_with("does not accept the API key of profile home: run `cued login`\n"), "{error}");
+    assert!(
+        error.ends_with("does not accept the API key of profile home: run `cued login`\n"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -272,7 +304,8 @@ fn the_success_of_a_worker_has_a_result_in_the_list() {
 #[test]
 fn a_cue_is_found_and_updated_by_its_slug() {
     let (_server, user, home) = start();
-    let add = "cue add --name nightly --slug home/nightly --cron @daily --url http://127.0.0.1:9/hook";
+    let add =
+        "cue add --name nightly --slug home/nightly --cron @daily --url http://127.0.0.1:9/hook";
     let cue = home.ok(&words(&format!("{add} -q")));
     assert_contains(
         &home.ok(&words("cue show slug:home/nightly")),
@@ -283,9 +316,16 @@ fn a_cue_is_found_and_updated_by_its_slug() {
     assert_eq!(text, "cued: no cue has the slug \"home/nighty\"; did you mean \"home/nightly\"?\n");
     home.ok(&words("cue set slug:home/nightly --name other"));
     home.ok(&words(&format!("{add} --or-update")));
-    assert_eq!(user.get("/v1/cues/slug:home%2Fnightly").expect(200)["name"], "nightly", "found by the slug");
+    assert_eq!(
+        user.get("/v1/cues/slug:home%2Fnightly").expect(200)["name"],
+        "nightly",
+        "found by the slug"
+    );
     home.ok(&words(&format!("{} --or-update", add.replace("home/nightly", "home/2"))));
-    assert_contains(&home.ok(&words("cue list --namespace home -o wide")), &["home/nightly", "SLUG"]);
+    assert_contains(
+        &home.ok(&words("cue list --namespace home -o wide")),
+        &["home/nightly", "SLUG"],
+    );
     home.ok(&words("cue set slug:home/nightly slug=null"));
     home.fails(&words("cue show slug:home/nightly"), 3);
     home.fails(&words("cue set nightly --slug Home"), 5);

@@ -16,8 +16,10 @@ fn a_reader_that_has_read_enough_is_no_failure() {
     let (_server, user, home) = start();
     let payload = json!({"text": "x".repeat(10_000)});
     for number in 0..30 {
-        user.create(&json!({"name": format!("cue {number}"), "transport": "worker", "payload": payload,
-                            "schedule": {"type": "recurring", "cron": "0 9 * * *"}}));
+        user.create(
+            &json!({"name": format!("cue {number}"), "transport": "worker", "payload": payload,
+                            "schedule": {"type": "recurring", "cron": "0 9 * * *"}}),
+        );
     }
     for line in
         "cue list --all --json | cue list --all -q | cue list --all -o jsonl | cue list --all -o yaml | \
@@ -35,13 +37,18 @@ fn a_reader_that_has_read_enough_is_no_failure() {
 #[test]
 fn a_list_is_whole_for_a_program_and_short_for_a_person() {
     let desk = Desk::new();
-    let cues: Vec<String> = (0..103).map(|number| desk.worker_cue(&format!("cue {number}"))).collect();
+    let cues: Vec<String> =
+        (0..103).map(|number| desk.worker_cue(&format!("cue {number}"))).collect();
     cues.iter().for_each(|cue| drop(desk.fire(cue)));
     for list in ["cue list", "run list"] {
         let run = |flags: &str| desk.home.run(&words(&format!("{list} {flags}")));
         for (flags, lines) in [("", 104), ("-q", 103), ("-o jsonl", 103), ("-o wide", 104)] {
             let run = run(flags);
-            assert_eq!((run.stdout.lines().count(), run.stderr.as_str()), (lines, ""), "{list} {flags}");
+            assert_eq!(
+                (run.stdout.lines().count(), run.stderr.as_str()),
+                (lines, ""),
+                "{list} {flags}"
+            );
         }
         let json: Value = serde_json::from_str(&run("--json").stdout).unwrap();
         assert_eq!(
@@ -50,12 +57,22 @@ fn a_list_is_whole_for_a_program_and_short_for_a_person() {
         );
         for (flags, lines, note) in [("", 4, "3 of 103; --all shows the rest\n"), ("-q", 3, "")] {
             let run = run(&format!("--limit 3 {flags}"));
-            assert_eq!((run.stdout.lines().count(), run.stderr.as_str()), (lines, note), "{list} {flags}");
+            assert_eq!(
+                (run.stdout.lines().count(), run.stderr.as_str()),
+                (lines, note),
+                "{list} {flags}"
+            );
         }
         for (flags, note) in [("", true), ("-q", false), ("--json", false)] {
-            let Some(mut command) = desk.home.at_terminal(&format!("{list} {flags}")) else { continue };
+            let Some(mut command) = desk.home.at_terminal(&format!("{list} {flags}")) else {
+                continue;
+            };
             let shown = String::from_utf8(command.output().unwrap().stdout).unwrap();
-            assert_eq!(shown.contains("20 of 103; --all shows the rest"), note, "{list} {flags}: {shown}");
+            assert_eq!(
+                shown.contains("20 of 103; --all shows the rest"),
+                note,
+                "{list} {flags}: {shown}"
+            );
         }
     }
 }
@@ -65,7 +82,8 @@ fn a_list_that_is_cut_for_a_program_says_so() {
     let server = Receiver::start();
     let home = home(&server);
     let alerts = vec![json!({"id": "alert", "type": "run_failed"}); 100];
-    let page = json!({"alerts": alerts, "total": 12_345, "limit": 100, "offset": 0, "has_more": true});
+    let page =
+        json!({"alerts": alerts, "total": 12_345, "limit": 100, "offset": 0, "has_more": true});
     server.react(json_answer(200, &page));
     for (flags, note) in [("-q", "10000 of 12345; --all shows the rest\n"), ("-q --limit 7", "")] {
         let run = home.run(&words(&format!("alert list {flags}")));
@@ -119,7 +137,11 @@ fn an_answer_that_is_no_object_is_not_that_of_cued() {
         server.react(Reaction::Full(200, Vec::new(), body.to_owned()));
         for command in ["whoami", "info", "health"] {
             assert!(home.fails(&[command], 1).contains("check --url"), "{command}: {body}");
-            assert_eq!(home.json_error(&[command], 1)["code"], "unexpected_answer", "{command}: {body}");
+            assert_eq!(
+                home.json_error(&[command], 1)["code"],
+                "unexpected_answer",
+                "{command}: {body}"
+            );
         }
     }
 }
@@ -185,8 +207,10 @@ fn the_answer_is_printed_unchanged_whatever_its_status() {
     assert_eq!((run.code, run.stdout, run.stderr.starts_with("cued: ")), (3, missing, true));
     let refused = desk.home.run(&["api", "POST", "/v1/cues", "-f", "name=x", "--json"]);
     assert_eq!(refused.code, 5, "{refused:?}");
-    let (out, err): (Value, Value) =
-        (serde_json::from_str(&refused.stdout).unwrap(), serde_json::from_str(&refused.stderr).unwrap());
+    let (out, err): (Value, Value) = (
+        serde_json::from_str(&refused.stdout).unwrap(),
+        serde_json::from_str(&refused.stderr).unwrap(),
+    );
     assert_eq!((&out, &out["error"]["code"]), (&err, &json!("validation_error")));
     let included = desk.home.ok(&["api", "GET", "health", "-i"]);
     let (head, body) = included.split_once("\r\n\r\n").unwrap();
@@ -203,7 +227,8 @@ fn a_body_is_made_of_fields_or_given_as_text_a_file_or_standard_input() {
     let schedule = r#"schedule={"type": "recurring", "cron": "0 9 * * *"}"#;
     let fields = ["-f", "name=12", "-f", "name=by field", "-f", "transport=worker", "-f", schedule];
     let cue: Value =
-        serde_json::from_str(&desk.home.ok(&[&["api", "POST", "cues"], &fields[..]].concat())).unwrap();
+        serde_json::from_str(&desk.home.ok(&[&["api", "POST", "cues"], &fields[..]].concat()))
+            .unwrap();
     assert_eq!((&cue["name"], &cue["transport"]), (&json!("by field"), &json!("worker")));
     let path = format!("cues/{}", id(&cue));
     let name = || desk.user.get(&format!("/v1/{path}")).expect(200)["name"].clone();
@@ -212,13 +237,18 @@ fn a_body_is_made_of_fields_or_given_as_text_a_file_or_standard_input() {
     std::fs::write(desk.home.folder().join("body.json"), r#"{"name": "by file"}"#).unwrap();
     desk.home.ok(&["api", "PATCH", &path, "-d", "@body.json"]);
     assert_eq!(name(), "by file");
-    let run = desk.home.run_with_stdin(&["api", "PATCH", &path, "-d", "-"], r#"{"name": "by stdin"}"#);
+    let run =
+        desk.home.run_with_stdin(&["api", "PATCH", &path, "-d", "-"], r#"{"name": "by stdin"}"#);
     assert_eq!((run.code, name()), (0, json!("by stdin")), "{run:?}");
     let fire = ["api", "POST", &format!("{path}/fire"), "-H", "Idempotency-Key: once"];
     assert_eq!(desk.home.ok(&fire), desk.home.ok(&fire), "one run");
     assert_eq!(desk.user.get("/v1/executions").expect(200)["total"], 1);
     assert_eq!(desk.home.ok(&["api", "DELETE", &path]), "");
-    assert!(desk.home.fails(&["api", "POST", "cues", "-d", "@missing.json"], 2).contains("missing.json"));
+    assert!(
+        desk.home
+            .fails(&["api", "POST", "cues", "-d", "@missing.json"], 2)
+            .contains("missing.json")
+    );
     assert!(desk.home.fails(&["api", "GET", "cues", "-d", "{}"], 2).contains("-f"));
     desk.home.fails(&["api", "FETCH", "cues"], 2);
 }
@@ -232,7 +262,8 @@ fn the_key_goes_to_no_other_server_and_is_not_shown() {
     }
     let usage = desk.home.fails(&["api", "GET", "cues", "-H", "Authorization: Bearer x"], 2);
     assert!(usage.contains("CUED_API_KEY"), "{usage}");
-    let curl = desk.home.ok(&["api", "POST", "cues", "-f", "name=it's", "-H", "X-A: b c", "--curl"]);
+    let curl =
+        desk.home.ok(&["api", "POST", "cues", "-f", "name=it's", "-H", "X-A: b c", "--curl"]);
     let expected = format!(
         "curl -X POST {}/v1/cues -H \"Authorization: Bearer $CUED_API_KEY\" -H 'X-A: b c' -H 'Content-Type: application/json' \
          --data-raw '{{\"name\":\"it'\\''s\"}}'\n",
@@ -240,7 +271,11 @@ fn the_key_goes_to_no_other_server_and_is_not_shown() {
     );
     assert_eq!(curl, expected);
     let run = desk.home.run(&["api", "GET", "cues", "-v"]);
-    assert!(run.stderr.contains("/v1/cues 200") && !run.stderr.contains(desk.user.key()), "{}", run.stderr);
+    assert!(
+        run.stderr.contains("/v1/cues 200") && !run.stderr.contains(desk.user.key()),
+        "{}",
+        run.stderr
+    );
     assert!(desk.home.fails(&["api", "GET", "events"], 2).contains("cued tail"));
 }
 
@@ -277,18 +312,25 @@ fn answer() -> Value {
 }
 
 fn json_answer(status: u16, body: &Value) -> Reaction {
-    let headers =
-        vec![("Content-Type", "application/json".to_owned()), ("X-Request-Id", "\u{9b}31m".to_owned())];
+    let headers = vec![
+        ("Content-Type", "application/json".to_owned()),
+        ("X-Request-Id", "\u{9b}31m".to_owned()),
+    ];
     Reaction::Full(status, headers, body.to_string())
 }
 
 /// The answers of the server: a result, an error, a redirection, no JSON.
 fn reactions() -> [Reaction; 4] {
-    let error = json!({"error": {"code": EVIL, "message": EVIL}, "detail": [{"loc": [EVIL], "msg": EVIL}]});
+    let error =
+        json!({"error": {"code": EVIL, "message": EVIL}, "detail": [{"loc": [EVIL], "msg": EVIL}]});
     [
         json_answer(200, &answer()),
         json_answer(409, &error),
-        Reaction::Full(302, vec![("Location", format!("http://x/{}", "\u{9b}31m\u{202e}"))], EVIL.to_owned()),
+        Reaction::Full(
+            302,
+            vec![("Location", format!("http://x/{}", "\u{9b}31m\u{202e}"))],
+            EVIL.to_owned(),
+        ),
         Reaction::Full(400, vec![("Content-Type", "text/html".to_owned())], EVIL.to_owned()),
     ]
 }
@@ -312,15 +354,22 @@ fn commands() -> impl Iterator<Item = &'static [&'static str]> {
 
 /// Runs every command in some forms of its output for each reaction of the server. `output` returns a text that is not
 /// safe.
-fn assert_all_safe(formats: [&[&str]; 4], output: impl Fn(&ClientHome, &[&str], &str) -> Option<String>) {
+fn assert_all_safe(
+    formats: [&[&str]; 4],
+    output: impl Fn(&ClientHome, &[&str], &str) -> Option<String>,
+) {
     let server = Receiver::start();
     let home = home(&server);
     let mut wrong = Vec::new();
     for (reaction, formats) in reactions().into_iter().zip(formats) {
         server.react(reaction);
-        for (line, format) in commands().flat_map(|line| formats.iter().map(move |format| (line, *format))) {
+        for (line, format) in
+            commands().flat_map(|line| formats.iter().map(move |format| (line, *format)))
+        {
             let format = if line[0] == "api" { "json" } else { format };
-            wrong.extend(output(&home, line, format).map(|text| format!("{line:?} {format}: {text}")));
+            wrong.extend(
+                output(&home, line, format).map(|text| format!("{line:?} {format}: {text}")),
+            );
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
@@ -329,11 +378,14 @@ fn assert_all_safe(formats: [&[&str]; 4], output: impl Fn(&ClientHome, &[&str], 
 #[test]
 fn nothing_of_a_server_controls_what_reads_a_pipe() {
     let escaped = std::cell::Cell::new(0);
-    let formats = [&["table", "wide", "json", "yaml", "id"][..], &["wide", "json"], &["wide"], &["wide"]];
+    let formats =
+        [&["table", "wide", "json", "yaml", "id"][..], &["wide", "json"], &["wide"], &["wide"]];
     assert_all_safe(formats, |home, line, format| {
         let run = home.run(&[line, &["--verbose", "--output", format]].concat());
-        escaped
-            .set(escaped.get() + usize::from(format!("{}{}", run.stdout, run.stderr).contains("u009b31m")));
+        escaped.set(
+            escaped.get()
+                + usize::from(format!("{}{}", run.stdout, run.stderr).contains("u009b31m")),
+        );
         // Of what is no JSON, `api` is for a program that wants the bytes.
         let is_raw = line[0] == "api" && run.stdout == EVIL;
         (is_unsafe(&run.stdout) && !is_raw || is_unsafe(&run.stderr)).then(|| format!("{run:?}"))
@@ -383,7 +435,10 @@ fn nothing_of_a_stream_or_a_delivery_controls_the_terminal() {
         let sink = Sink::start(&environment, &["--exit-after", "1", "-o", format]);
         assert_eq!(sink.post(&[("X-A", "\u{9b}31m".to_owned())], EVIL).status, 200);
         let (_, stdout, stderr) = sink.end();
-        assert!(!stdout.is_empty() && !is_unsafe(&stdout) && !is_unsafe(&stderr), "{stdout:?} {stderr:?}");
+        assert!(
+            !stdout.is_empty() && !is_unsafe(&stdout) && !is_unsafe(&stderr),
+            "{stdout:?} {stderr:?}"
+        );
     }
     server.react(reactions()[1].clone());
     let mut work = LiveCommand::start(&home, &["work", "--task", "t", "--", "true"]);

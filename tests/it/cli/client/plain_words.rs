@@ -9,13 +9,15 @@ use crate::support::*;
 fn runs_above_the_limit_of_the_plan_are_explained_with_the_remedy() {
     let folder = tempfile::TempDir::new().unwrap();
     let plans = folder.path().join("plans.json");
-    fs::write(&plans, r#"{"free": {"cues": 3, "executions": 3, "requests_per_minute": null}}"#).unwrap();
+    fs::write(&plans, r#"{"free": {"cues": 3, "executions": 3, "requests_per_minute": null}}"#)
+        .unwrap();
     let flags = ["--dev", "--test-clock", START, "--plans", plans.to_str().unwrap()];
     let (desk, receiver) = (Desk::at(Server::start(&flags)), Receiver::start());
     let (home, user) = (&desk.home, &desk.user);
-    let cue = user
-        .create(&json!({"name": "minutely", "schedule": {"type": "recurring", "cron": "* * * * *"},
-                                  "callback": {"url": receiver.url()}}));
+    let cue = user.create(
+        &json!({"name": "minutely", "schedule": {"type": "recurring", "cron": "* * * * *"},
+                                  "callback": {"url": receiver.url()}}),
+    );
     let runs = |home: &ClientHome| {
         [["account", "usage"].as_slice(), &["whoami"]].map(|line| {
             let shown = home.ok(line);
@@ -30,7 +32,10 @@ fn runs_above_the_limit_of_the_plan_are_explained_with_the_remedy() {
     assert_eq!(runs(home), [soon; 2].map(str::to_owned));
     user.advance("PT3M");
     user.settle();
-    assert_eq!(runs(home), ["6 of 3 this month: none is sent until next month"; 2].map(str::to_owned));
+    assert_eq!(
+        runs(home),
+        ["6 of 3 this month: none is sent until next month"; 2].map(str::to_owned)
+    );
     let id = cue["id"].as_str().unwrap();
     let refused = home.fails(&["cue", "fire", id], 6);
     let reason = "The plan allows 3 runs a month, and this month has 6: no more are sent until 2030-02-01 (UTC). To \
@@ -49,13 +54,15 @@ fn runs_above_the_limit_of_the_plan_are_explained_with_the_remedy() {
 fn the_limit_of_an_operators_own_plan_is_lifted_by_the_operator_and_that_of_others_by_an_upgrade() {
     let folder = tempfile::TempDir::new().unwrap();
     let plans = folder.path().join("plans.json");
-    fs::write(&plans, r#"{"free": {"cues": 0, "executions": 3, "requests_per_minute": null}}"#).unwrap();
+    fs::write(&plans, r#"{"free": {"cues": 0, "executions": 3, "requests_per_minute": null}}"#)
+        .unwrap();
     let server = Server::start(&["--dev", "--plans", plans.to_str().unwrap()]);
     let [operator, other] =
         ["ann", "bob"].map(|name| server.client().register(&format!("{name}@example.com")));
-    let body =
-        json!({"name": "a", "schedule": {"type": "recurring", "cron": "@daily"}, "transport": "worker"});
-    for (user, remedy) in [(&operator, "or start this server with --limits off"), (&other, "or upgrade")] {
+    let body = json!({"name": "a", "schedule": {"type": "recurring", "cron": "@daily"}, "transport": "worker"});
+    for (user, remedy) in
+        [(&operator, "or start this server with --limits off"), (&other, "or upgrade")]
+    {
         let refused = user.post("/v1/cues", &body).expect_error(403, "cue_limit_exceeded");
         let message = refused["error"]["message"].as_str().unwrap();
         assert!(message.ends_with(remedy), "{message}");
@@ -68,8 +75,10 @@ fn the_limit_of_requests_of_ones_own_server_is_named_with_its_remedy() {
     let [operator, other] =
         ["ann", "bob"].map(|name| server.client().register(&format!("{name}@example.com")));
     for (user, remedy) in [(&operator, ", or start this server with --limits off"), (&other, "")] {
-        let refused =
-            (0..70).map(|_| user.get("/v1/auth/me")).find(|response| response.status == 429).unwrap();
+        let refused = (0..70)
+            .map(|_| user.get("/v1/auth/me"))
+            .find(|response| response.status == 429)
+            .unwrap();
         let refused = refused.expect_error(429, "rate_limit_exceeded");
         let message = refused["error"]["message"].as_str().unwrap();
         assert!(message.ends_with(&format!(" s{remedy}")), "{message}");
@@ -84,7 +93,8 @@ fn the_limit_of_requests_of_ones_own_server_is_named_with_its_remedy() {
 #[test]
 fn filters_take_the_words_of_the_tables_and_those_of_the_api() {
     let (_server, user, home) = start();
-    let cue = user.create(&json!({"name": "lost", "schedule": {"type": "recurring", "cron": "0 9 * * *"},
+    let cue = user
+        .create(&json!({"name": "lost", "schedule": {"type": "recurring", "cron": "0 9 * * *"},
         "callback": {"url": "http://nowhere.invalid/"}, "retry": {"max_attempts": 1}}));
     let id = cue["id"].as_str().unwrap();
     home.ok(&["cue", "fire", id]);
@@ -102,7 +112,8 @@ fn filters_take_the_words_of_the_tables_and_those_of_the_api() {
         assert_eq!(home.ok(&[&["run", "list"], filter.as_slice()].concat()), list, "{line}");
     }
     assert_eq!(home.ok(&["run", "list", "--cause", "address not allowed", "-q"]), "");
-    let counted = home.ok(&["run", "replay", "--failed", "--cause", "no usable address", "--dry-run"]);
+    let counted =
+        home.ok(&["run", "replay", "--failed", "--cause", "no usable address", "--dry-run"]);
     assert_eq!(counted, "would replay 1 failed run\n");
     assert!(home.ok(&["alert", "list", "--type", "failures in a row", "-q"]).is_empty());
     let run = user.executions_of(id).remove(0);

@@ -17,7 +17,10 @@ fn limits_are_set_by_flags_changed_one_by_one_and_shown_in_words() {
         &cue,
         json!({"overlap": "buffer_one", "max_age_seconds": 600, "outcome_deadline_seconds": 5_400}),
     );
-    assert_eq!(cue["callback"]["flow"], json!({"key": "127.0.0.1:9", "parallelism": 2, "per_minute": 30}));
+    assert_eq!(
+        cue["callback"]["flow"],
+        json!({"key": "127.0.0.1:9", "parallelism": 2, "per_minute": 30})
+    );
     let shown = home.ok(&["cue", "show", "n"]);
     let lines = "overlap        one run waits while an earlier one lasts\n\
                  max age        10m\n\
@@ -33,7 +36,9 @@ fn limits_are_set_by_flags_changed_one_by_one_and_shown_in_words() {
     let shown = home.ok(&["cue", "show", "n"]);
     assert_contains(
         &shown,
-        &["\noverlap       runs are skipped while an earlier one lasts\nflow          8080, 2 at once\n"],
+        &[
+            "\noverlap       runs are skipped while an earlier one lasts\nflow          8080, 2 at once\n",
+        ],
     );
     home.ok(&words("cue set n overlap=allow callback.flow=null"));
     let shown = home.ok(&["cue", "show", "n"]);
@@ -45,7 +50,11 @@ fn limits_are_set_by_flags_changed_one_by_one_and_shown_in_words() {
 fn wrong_limits_are_explained() {
     let (_server, user, home) = start();
     for (flags, code, reason) in [
-        ("--url http://127.0.0.1:9/ --overlap never", 2, "[possible values: allow, skip, buffer_one]"),
+        (
+            "--url http://127.0.0.1:9/ --overlap never",
+            2,
+            "[possible values: allow, skip, buffer_one]",
+        ),
         ("--url http://127.0.0.1:9/ --max-age 10", 2, "examples are 90s, 10m, 2h and 1d"),
         ("--url http://127.0.0.1:9/ --parallelism 65", 2, "65 is not in 1..=64"),
         ("--url http://127.0.0.1:9/ --per-minute 0", 2, "0 is not in 1..=6000"),
@@ -53,7 +62,11 @@ fn wrong_limits_are_explained() {
         ("--worker --outcome-deadline 1h", 2, "cannot be used with"),
         ("--worker --parallelism 1", 2, "cannot be used with"),
         ("--url http://127.0.0.1:9/ --max-age 59s", 5, "--max-age: must be at least 1m\n"),
-        ("--url http://127.0.0.1:9/ --outcome-deadline 8d", 5, "--outcome-deadline: must be at most 7d\n"),
+        (
+            "--url http://127.0.0.1:9/ --outcome-deadline 8d",
+            5,
+            "--outcome-deadline: must be at most 7d\n",
+        ),
     ] {
         let add = ["cue", "add", "--name", "x", "--every", "5m"];
         let error = home.fails(&[&add[..], &words(flags)[..]].concat(), code);
@@ -72,13 +85,15 @@ fn runs_say_what_they_wait_for_and_when_they_give_up() {
     );
     let flow = json!({"per_minute": 1, "key": "nas"});
     let callback = json!({"url": "http://127.0.0.1:9/", "flow": flow});
-    let sync = desk.user.create(&json!({"name": "sync", "callback": callback, "schedule": schedule}));
+    let sync =
+        desk.user.create(&json!({"name": "sync", "callback": callback, "schedule": schedule}));
     desk.user.patch(&format!("/v1/cues/{}", id(&sync)), &json!({"status": "paused"})).expect(200);
     desk.user.advance("PT2H");
     let (first, second) = (desk.fire(id(&sync)), desk.fire(id(&sync)));
     desk.user.settle();
     let listed = desk.home.ok(&["run", "list"]);
-    let line = |id: &str| listed.lines().find(|line| line.starts_with(id)).unwrap_or_default().to_owned();
+    let line =
+        |id: &str| listed.lines().find(|line| line.starts_with(id)).unwrap_or_default().to_owned();
     assert_contains(&line(&first), &["retrying\tconnection"]);
     assert_contains(&line(&second), &["pending\twaits for its turn (flow nas)"]);
     assert_contains(&listed, &["pending\twaits for the earlier run"]);
@@ -89,11 +104,17 @@ fn runs_say_what_they_wait_for_and_when_they_give_up() {
     let shown = desk.home.ok(&["run", "show", id(&runs[0])]);
     assert_contains(
         &shown,
-        &["why            it waits for the earlier run\n", "gives up at    2030-01-01 04:00:00+00:00\n"],
+        &[
+            "why            it waits for the earlier run\n",
+            "gives up at    2030-01-01 04:00:00+00:00\n",
+        ],
     );
     let flows = "FLOW\tAT ONCE\tA MINUTE\tCUES\tWAITING\tRUNNING\nnas\t\t1\t1\t1\t0\n";
     assert_eq!(desk.home.ok(&["flow", "list"]), flows);
-    assert_eq!(desk.home.json(&["flow", "list"])["flows"], desk.user.get("/v1/flows").expect(200)["flows"]);
+    assert_eq!(
+        desk.home.json(&["flow", "list"])["flows"],
+        desk.user.get("/v1/flows").expect(200)["flows"]
+    );
     desk.user.advance("PT1H");
     let expired = desk.home.ok(&["run", "show", id(&runs[1])]);
     assert_contains(&expired, &["why            it reached its maximum age after 0 attempts\n"]);
@@ -105,11 +126,16 @@ fn runs_say_what_they_wait_for_and_when_they_give_up() {
 fn a_delivered_run_shows_whether_its_result_is_due_missing_or_known() {
     let (desk, receiver) = (Desk::new(), Receiver::start());
     let cue = desk.webhook_cue("hook", &receiver.url());
-    desk.user.patch(&format!("/v1/cues/{cue}"), &json!({"outcome_deadline_seconds": 3_600})).expect(200);
+    desk.user
+        .patch(&format!("/v1/cues/{cue}"), &json!({"outcome_deadline_seconds": 3_600}))
+        .expect(200);
     let run = desk.fire(&cue);
     desk.user.settle();
     let shown = desk.home.ok(&["run", "show", &run]);
-    assert_contains(&shown, &["why            delivered; no result yet, due at 2030-01-01 01:00:00+00:00\n"]);
+    assert_contains(
+        &shown,
+        &["why            delivered; no result yet, due at 2030-01-01 01:00:00+00:00\n"],
+    );
     assert_contains(&desk.home.ok(&["run", "list"]), &["success\t200, no result yet"]);
     desk.user.advance("PT1H");
     assert_contains(

@@ -33,7 +33,8 @@ fn forward(stream: TcpStream, config: &Arc<ServerConfig>, target: SocketAddr) ->
     let mut body = vec![0; length];
     reader.read_exact(&mut body)?;
     let mut server = TcpStream::connect(target)?;
-    let lines: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+    let lines: String =
+        headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
     server.write_all(format!("{first}\r\nConnection: close\r\n{lines}\r\n").as_bytes())?;
     server.write_all(&body)?;
     let mut answer = Vec::new();
@@ -68,19 +69,28 @@ fn the_authority_comes_from_login_the_environment_or_the_system() {
     assert_eq!(done.code, 0, "{done:?}");
     assert_eq!(home.stored()["profiles"]["default"]["ca"], path);
     fs::create_dir(home.folder().join("elsewhere")).unwrap();
-    let elsewhere = home.command(&["whoami"]).current_dir(home.folder().join("elsewhere")).output().unwrap();
+    let elsewhere =
+        home.command(&["whoami"]).current_dir(home.folder().join("elsewhere")).output().unwrap();
     assert!(elsewhere.status.success(), "{elsewhere:?}");
     assert!(home.ok(&["whoami", "--curl"]).contains(&format!("--cacert {path}")));
     // Not with another server, nor after another key for the same one.
-    assert!(!home.ok(&["whoami", "--curl", "--url", "https://cue.example.com"]).contains("--cacert"));
+    assert!(
+        !home.ok(&["whoami", "--curl", "--url", "https://cue.example.com"]).contains("--cacert")
+    );
     assert_eq!(login(&[]).code, 0);
     assert_eq!(home.stored()["profiles"]["default"]["ca"], path);
 
     for variable in ["CUED_CA", "SSL_CERT_FILE"] {
-        let home =
-            ClientHome::new().env("CUED_URL", &url).env("CUED_API_KEY", user.key()).env(variable, path);
+        let home = ClientHome::new()
+            .env("CUED_URL", &url)
+            .env("CUED_API_KEY", user.key())
+            .env(variable, path);
         home.ok(&["whoami"]);
     }
-    let missing = ClientHome::new().env("CUED_URL", &url).env("CUED_CA", "/nonexistent").run(&["whoami"]);
-    assert!(missing.code == 2 && missing.stderr.contains("cannot read /nonexistent"), "{missing:?}");
+    let missing =
+        ClientHome::new().env("CUED_URL", &url).env("CUED_CA", "/nonexistent").run(&["whoami"]);
+    assert!(
+        missing.code == 2 && missing.stderr.contains("cannot read /nonexistent"),
+        "{missing:?}"
+    );
 }

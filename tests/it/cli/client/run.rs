@@ -12,7 +12,8 @@ const UNKNOWN: &str = "0198c0de-7a10-7c3e-9d52-1f0a6b3c4d5e";
 #[test]
 fn runs_are_listed_newest_first_and_filtered() {
     let (desk, receiver) = (Desk::new(), Receiver::with(Reaction::Status(503)));
-    let (report, hook) = (desk.worker_cue("report"), desk.webhook_cue("sync-inventory", &receiver.url()));
+    let (report, hook) =
+        (desk.worker_cue("report"), desk.webhook_cue("sync-inventory", &receiver.url()));
     let failed = desk.failed_run(&report);
     desk.user.advance("PT2H");
     let retrying = desk.fire(&hook);
@@ -32,13 +33,20 @@ fn runs_are_listed_newest_first_and_filtered() {
     assert_eq!(ids(&["--cue", &report]), line(&failed));
     assert_eq!(ids(&["--since", "1h"]), line(&retrying));
     assert_eq!(ids(&["--until", "2030-01-01 01:00"]), line(&failed));
-    assert_eq!(ids(&["--until", "2030-01-01 03:00", "--tz", "Europe/Berlin"]), line(&failed), "02:00 in UTC");
+    assert_eq!(
+        ids(&["--until", "2030-01-01 03:00", "--tz", "Europe/Berlin"]),
+        line(&failed),
+        "02:00 in UTC"
+    );
     assert_eq!(ids(&["--cause", "status_5xx"]), line(&retrying));
     assert_eq!(ids(&["--outcome", "reported_failure"]), line(&failed));
     assert_eq!(ids(&["--trigger", "schedule"]), "");
     assert_eq!(ids(&["--worker", "nobody"]), "");
     let one = desk.home.run(&["run", "list", "--limit", "1"]);
-    assert_eq!((one.stdout.lines().count(), one.stderr.as_str()), (2, "1 of 2; --all shows the rest\n"));
+    assert_eq!(
+        (one.stdout.lines().count(), one.stderr.as_str()),
+        (2, "1 of 2; --all shows the rest\n")
+    );
     assert_eq!(desk.home.ok(&["run", "list", "--all"]).lines().count(), 3);
     let json = desk.user.get("/v1/executions?limit=100").text();
     assert_eq!(desk.home.ok(&["run", "list", "--json"]).trim_end(), json.trim_end());
@@ -70,7 +78,8 @@ fn runs_are_listed_and_replayed_by_the_tags_of_their_cues() {
     assert_eq!(list("--tag a"), format!("{}\n{}\n", runs[1], runs[0]));
     assert_eq!(list("--tag a --tag b --failed"), format!("{}\n", runs[1]));
     assert_eq!(list("--tag a --cue one"), format!("{}\n", runs[0]));
-    let replay = |line: &str| desk.home.ok(&[&["run", "replay", "--failed"], &words(line)[..]].concat());
+    let replay =
+        |line: &str| desk.home.ok(&[&["run", "replay", "--failed"], &words(line)[..]].concat());
     assert_eq!(replay("--tag a --dry-run"), "would replay 2 failed runs\n");
     assert_eq!(replay("--tag a --tag b -y"), "replayed 1 of 1 run\n");
     assert_eq!(desk.user.executions_of(&both).len(), 2);
@@ -102,7 +111,8 @@ fn a_run_is_shown_with_the_reason_of_its_state() {
         format!("run            {run}"),
         format!("cue            hook ({hook})"),
         "status         retrying".to_owned(),
-        "why            attempt 1 failed (503); the next one is at 2030-01-01 01:00:00+00:00".to_owned(),
+        "why            attempt 1 failed (503); the next one is at 2030-01-01 01:00:00+00:00"
+            .to_owned(),
         "attempts       1 of 3".to_owned(),
         "HTTP status    503".to_owned(),
         "cause          server error (5xx)".to_owned(),
@@ -121,13 +131,15 @@ fn a_run_is_shown_with_the_reason_of_its_state() {
     let claimed = desk.home.ok(&["run", "show", &waiting]);
     assert!(claimed.contains("claimed by     pi-1, since 2030-01-01 00:00:00+00:00"), "{claimed}");
     assert!(claimed.contains("lease until    2030-01-01 00:15:00+00:00"), "{claimed}");
-    let report =
-        json!({"success": true, "result": "4 pages", "external_id": "job-7", "metadata": {"pages": 4}});
+    let report = json!({"success": true, "result": "4 pages", "external_id": "job-7", "metadata": {"pages": 4}});
     desk.user.report(&waiting, &report);
     let done = desk.home.ok(&["run", "show", &waiting]);
-    for text in
-        ["outcome        reported success", "result         4 pages", "external id    job-7", "\"pages\": 4"]
-    {
+    for text in [
+        "outcome        reported success",
+        "result         4 pages",
+        "external id    job-7",
+        "\"pages\": 4",
+    ] {
         assert!(done.contains(text), "{text} in {done}");
     }
     assert!(!done.contains("why  "), "a success needs no reason: {done}");
@@ -151,7 +163,11 @@ fn a_run_is_named_by_a_unique_beginning_of_its_id() {
     assert!(ambiguous.contains(&second) && ambiguous.contains(&third), "{ambiguous}");
     assert_eq!(desk.home.json_error(&["run", "show", &second[..8]], 5)["code"], "refused");
     for missing in ["0198c0de", "ffffffff", &first[..7], "no-run", ""] {
-        assert_eq!(desk.home.json_error(&["run", "show", missing], 3)["code"], "not_found", "{missing}");
+        assert_eq!(
+            desk.home.json_error(&["run", "show", missing], 3)["code"],
+            "not_found",
+            "{missing}"
+        );
     }
 }
 
@@ -166,7 +182,8 @@ fn attempts_and_requests_are_shown() {
     let lines: Vec<&str> = shown.lines().collect();
     assert!(lines[0].starts_with("ATTEMPT\tSTARTED") && lines.len() == 3, "{shown}");
     assert!(
-        lines[1].starts_with("1\t2030-01-01 00:00:00+00:00") && lines[1].contains("retrying\t503\t"),
+        lines[1].starts_with("1\t2030-01-01 00:00:00+00:00")
+            && lines[1].contains("retrying\t503\t"),
         "{shown}"
     );
     assert!(
@@ -193,7 +210,10 @@ fn attempts_and_requests_are_shown() {
     let of_worker = desk.fire(&desk.worker_cue("report"));
     assert_eq!(desk.home.json_error(&["run", "request", &of_worker], 5)["code"], "invalid_state");
     let refused = desk.home.fails(&["run", "request", &of_worker], 5);
-    assert_eq!(refused, "cued: a run of a worker sends no request; `cued run show` has its payload\n");
+    assert_eq!(
+        refused,
+        "cued: a run of a worker sends no request; `cued run show` has its payload\n"
+    );
 }
 
 /// The answer of a receiver is text of others: it must not control the terminal.
@@ -204,11 +224,20 @@ fn control_characters_of_a_receiver_do_not_reach_the_terminal() {
     let receiver = Receiver::with(Reaction::bytes(answer));
     let run = desk.fire(&desk.webhook_cue("hook", &receiver.url()));
     desk.user.settle();
-    for command in [&["run", "show", &run][..], &["run", "attempts", &run, "--body"], &["run", "list"]] {
+    for command in
+        [&["run", "show", &run][..], &["run", "attempts", &run, "--body"], &["run", "list"]]
+    {
         let shown = desk.home.ok(command);
-        assert!(!shown.contains(|char: char| char.is_control() && !matches!(char, '\n' | '\t')), "{shown:?}");
+        assert!(
+            !shown.contains(|char: char| char.is_control() && !matches!(char, '\n' | '\t')),
+            "{shown:?}"
+        );
     }
-    assert!(desk.home.ok(&["run", "attempts", &run, "--body"]).contains("\u{fffd}[2Ja\n\u{fffd}b    c\n"));
+    assert!(
+        desk.home
+            .ok(&["run", "attempts", &run, "--body"])
+            .contains("\u{fffd}[2Ja\n\u{fffd}b    c\n")
+    );
 }
 
 #[test]
@@ -225,8 +254,15 @@ fn a_waiting_run_is_sent_now_or_cancelled() {
     assert_eq!(desk.run_status(&run), "failed");
     assert!(desk.home.ok(&["run", "show", &run]).contains("why            it was cancelled\n"));
     for command in ["retry", "cancel"] {
-        assert_eq!(desk.home.json_error(&["run", command, &run], 5)["code"], "invalid_state", "{command}");
-        assert_eq!(desk.home.json_error(&["run", command, UNKNOWN], 3)["code"], "execution_not_found");
+        assert_eq!(
+            desk.home.json_error(&["run", command, &run], 5)["code"],
+            "invalid_state",
+            "{command}"
+        );
+        assert_eq!(
+            desk.home.json_error(&["run", command, UNKNOWN], 3)["code"],
+            "execution_not_found"
+        );
     }
     let waiting = desk.fire(&desk.worker_cue("report"));
     assert_eq!(desk.home.json(&["run", "cancel", &waiting])["status"], "failed");
@@ -262,7 +298,10 @@ fn an_ended_run_is_shown_and_its_result_is_the_exit_code() {
     let good = fire(&user, &cue);
     user.settle();
     let shown = home.ok(&["run", "wait", &good]);
-    assert!(shown.contains("cue          report\nstatus       success\nattempts     1 of 2\n"), "{shown}");
+    assert!(
+        shown.contains("cue          report\nstatus       success\nattempts     1 of 2\n"),
+        "{shown}"
+    );
     assert_eq!(home.json(&["run", "wait", &good])["id"], json!(good));
     assert_eq!(
         home.ok(&["run", "wait", &good[..23], "-q"]),
@@ -275,7 +314,8 @@ fn an_ended_run_is_shown_and_its_result_is_the_exit_code() {
     user.post(&format!("/v1/executions/{cancelled}/cancel"), &json!({})).expect(200);
     let failed = fire(&user, &cue);
     user.advance("PT1M");
-    for (run, reason) in [(&failed, "failed: the URL returned 500"), (&cancelled, "was cancelled")] {
+    for (run, reason) in [(&failed, "failed: the URL returned 500"), (&cancelled, "was cancelled")]
+    {
         let ended = home.run(&["run", "wait", run, "--json"]);
         assert_eq!(ended.code, 8, "{ended:?}");
         assert_eq!(serde_json::from_str::<Value>(&ended.stdout).unwrap()["status"], "failed");
@@ -286,7 +326,8 @@ fn an_ended_run_is_shown_and_its_result_is_the_exit_code() {
 
 #[test]
 fn the_end_of_a_run_ends_the_wait_also_over_a_restart() {
-    let ((mut server, user), receiver) = (Server::with_user(DEV_UNLIMITED), Receiver::with(Reaction::Hang));
+    let ((mut server, user), receiver) =
+        (Server::with_user(DEV_UNLIMITED), Receiver::with(Reaction::Hang));
     let home = ClientHome::signed_in(&server, &user);
     let cue = cue(&user, "report", &receiver, 1);
     let run = fire(&user, &cue);
@@ -332,7 +373,10 @@ fn a_wait_ends_with_its_time_or_with_its_cue() {
     let cue = cue(&user, "report", &receiver, 2);
     let run = fire(&user, &cue);
     let error = home.fails(&["run", "wait", &run, "--timeout", "1s"], 1);
-    assert!(error.contains(&format!("stopped waiting; the run continues: cued run wait {run}")), "{error}");
+    assert!(
+        error.contains(&format!("stopped waiting; the run continues: cued run wait {run}")),
+        "{error}"
+    );
     assert_eq!(home.json_error(&["run", "wait", UNKNOWN], 3)["code"], "execution_not_found");
     home.fails(&["run", "wait", UNKNOWN, "--timeout", "never"], 2);
     assert!(home.ok(&["run", "wait", UNKNOWN, "--curl"]).contains(UNKNOWN));
@@ -360,8 +404,7 @@ fn copy_failed(desk: &Desk, count: i64, spread: i64) {
 }
 
 fn replays(desk: &Desk) -> (i64, i64) {
-    let count =
-        "SELECT count(*), count(DISTINCT replayed_from) FROM executions WHERE triggered_by = 'replay'";
+    let count = "SELECT count(*), count(DISTINCT replayed_from) FROM executions WHERE triggered_by = 'replay'";
     desk.server.sqlite().query_row(count, [], |row| Ok((row.get(0)?, row.get(1)?))).unwrap()
 }
 
@@ -406,26 +449,43 @@ fn failed_runs_are_counted_before_they_are_replayed() {
     let replay = ["run", "replay", "--failed"];
     let with = |flags: &[&'static str]| [&replay[..], flags].concat();
     assert_eq!(desk.home.ok(&with(&["--dry-run"])), "would replay 4 failed runs\n");
-    assert_eq!(desk.home.ok(&with(&["--dry-run", "--cue", "other"])), "would replay 1 failed run\n");
+    assert_eq!(
+        desk.home.ok(&with(&["--dry-run", "--cue", "other"])),
+        "would replay 1 failed run\n"
+    );
     assert_eq!(desk.home.json(&with(&["--dry-run", "--since", "1h"])), json!({"matched": 3}));
-    assert_eq!(desk.home.ok(&with(&["--dry-run", "--cause", "timeout"])), "would replay 0 failed runs\n");
+    assert_eq!(
+        desk.home.ok(&with(&["--dry-run", "--cause", "timeout"])),
+        "would replay 0 failed runs\n"
+    );
     let unanswered = desk.home.fails(&with(&[]), 2);
-    assert!(unanswered.contains("Replay 4 failed runs?") && unanswered.contains("-y"), "{unanswered}");
+    assert!(
+        unanswered.contains("Replay 4 failed runs?") && unanswered.contains("-y"),
+        "{unanswered}"
+    );
     assert_eq!(replays(&desk), (0, 0), "nobody was asked, nothing is done");
     let curl = desk.home.ok(&with(&["--curl", "--cue", "other"]));
     assert!(curl.contains("/v1/executions/replay") && curl.contains(r#""expected":1"#), "{curl}");
-    assert_eq!(desk.home.ok(&with(&["--since", "1h", "--cue", "report", "-y"])), "replayed 2 of 2 runs\n");
+    assert_eq!(
+        desk.home.ok(&with(&["--since", "1h", "--cue", "report", "-y"])),
+        "replayed 2 of 2 runs\n"
+    );
     let none = desk.home.ok(&with(&["--until", "2029-01-01", "-y"]));
     assert_eq!(none, "nothing to replay: no failed run matches\n");
     let json = desk.home.json(&with(&["--until", "2030-01-01 01:00", "-y"]));
     assert_eq!((&json["matched"], &json["replayed"]), (&json!(1), &json!(1)));
     assert_eq!(replays(&desk), (3, 3));
-    for usage in
-        [&["run", "replay"][..], &["run", "replay", "--since", "1h"], &["run", "replay", "--failed", "x"]]
-    {
+    for usage in [
+        &["run", "replay"][..],
+        &["run", "replay", "--since", "1h"],
+        &["run", "replay", "--failed", "x"],
+    ] {
         desk.home.fails(usage, 2);
     }
-    assert_eq!(desk.home.json_error(&with(&["-y", "--cause", "nonsense"]), 5)["code"], "validation_error");
+    assert_eq!(
+        desk.home.json_error(&with(&["-y", "--cause", "nonsense"]), 5)["code"],
+        "validation_error"
+    );
 }
 
 #[test]
@@ -435,7 +495,10 @@ fn many_failed_runs_are_replayed_in_parts_each_once() {
     copy_failed(&desk, 1_000, 1);
     // More than a part has, all of one millisecond.
     copy_failed(&desk, 1_499, 0);
-    assert_eq!(desk.home.ok(&["run", "replay", "--failed", "--dry-run"]), "would replay 2500 failed runs\n");
+    assert_eq!(
+        desk.home.ok(&["run", "replay", "--failed", "--dry-run"]),
+        "would replay 2500 failed runs\n"
+    );
     let done = desk.home.json(&["run", "replay", "--failed", "-y"]);
     assert_has(&done, json!({"matched": 2_500, "replayed": 2_500, "skipped": []}));
     assert_eq!(done["execution_ids"].as_array().unwrap().len(), 2_500);
@@ -447,7 +510,8 @@ fn an_interrupted_replay_says_how_the_rest_is_replayed() {
     let desk = Desk::without_retention();
     desk.failed_run(&desk.worker_cue("report"));
     copy_failed(&desk, 4_999, 1);
-    let mut command = desk.home.command(&["run", "replay", "--failed", "--until", "2031-01-01", "-y"]);
+    let mut command =
+        desk.home.command(&["run", "replay", "--failed", "--until", "2031-01-01", "-y"]);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     until("the first part has begun", || (replays(&desk).0 > 0).then_some(()));
     signal("-INT", child.id());
@@ -458,10 +522,14 @@ fn an_interrupted_replay_says_how_the_rest_is_replayed() {
     assert_eq!(output.status.code(), Some(130), "{stdout}{stderr}");
     assert!(done % 500 == 0 && done < 5_000, "whole parts: {done}");
     assert_eq!(stdout, format!("replayed {done} of {done} runs\n"));
-    let said = format!("cued: interrupted after {done} of 5000 failed runs. To replay the rest: cued ");
+    let said =
+        format!("cued: interrupted after {done} of 5000 failed runs. To replay the rest: cued ");
     let rest = stderr.trim_end().strip_prefix(&said).unwrap_or_else(|| panic!("{stderr}"));
     let rest: Vec<&str> = rest.split(' ').chain(["-y"]).collect();
-    assert_eq!(desk.home.ok(&rest), format!("replayed {left} of {left} runs\n", left = 5_000 - done));
+    assert_eq!(
+        desk.home.ok(&rest),
+        format!("replayed {left} of {left} runs\n", left = 5_000 - done)
+    );
     assert_eq!(replays(&desk), (5_000, 5_000), "each once");
 }
 
@@ -477,7 +545,11 @@ fn naming_server(pages: Vec<Vec<String>>) -> Receiver {
             let count = body["ids"].as_array().unwrap().len();
             json!({"matched": count, "replayed": count, "skipped": [], "execution_ids": body["ids"]})
         };
-        Reaction::Full(200, vec![("Content-Type", "application/json".to_owned())], answer.to_string())
+        Reaction::Full(
+            200,
+            vec![("Content-Type", "application/json".to_owned())],
+            answer.to_string(),
+        )
     }))
 }
 
@@ -488,8 +560,9 @@ fn the_runs_of_several_pages_are_replayed_each_once() {
     let id = |number: usize| format!("018cc251-{number:04x}-7000-8000-000000000000");
     let ids: Vec<String> = (0..700).map(id).collect();
     let server = naming_server(vec![ids[..400].to_vec(), ids[390..700].to_vec()]);
-    let home =
-        ClientHome::new().env("CUED_URL", server.url().trim_end_matches('/')).env("CUED_API_KEY", "cue_sk_x");
+    let home = ClientHome::new()
+        .env("CUED_URL", server.url().trim_end_matches('/'))
+        .env("CUED_API_KEY", "cue_sk_x");
     let done = home.json(&["run", "replay", "--failed", "-y"]);
     assert_eq!((&done["matched"], &done["execution_ids"]), (&json!(700), &json!(ids)));
     assert_eq!(server.count(), 4, "two pages, two parts");
@@ -520,7 +593,10 @@ fn a_terminal_shows_a_question_and_a_bar() {
     copy_failed(&desk, 1_499, 1);
     let no = in_terminal(&desk.home, &["run", "replay", "--failed"], 80, "n\n");
     let Some(no) = no else { return skip("there is no `script`") };
-    assert!(no.contains("Replay 1500 failed runs? [y/N]") && no.contains("nothing was changed"), "{no}");
+    assert!(
+        no.contains("Replay 1500 failed runs? [y/N]") && no.contains("nothing was changed"),
+        "{no}"
+    );
     assert_eq!(replays(&desk), (0, 0));
     let yes = in_terminal(&desk.home, &["run", "replay", "--failed"], 60, "y\n").unwrap();
     let bars: Vec<&str> = yes.split('\r').filter(|line| line.contains(" % ")).collect();

@@ -38,7 +38,9 @@ impl LoginCommand {
     /// Waits until the output has `text`.
     #[track_caller]
     pub fn until(&self, text: &str) {
-        until(&format!("the command prints {text:?}"), || self.output().contains(text).then_some(()));
+        until(&format!("the command prints {text:?}"), || {
+            self.output().contains(text).then_some(())
+        });
     }
 
     /// The rest of the word in the output that begins with `start`.
@@ -46,8 +48,12 @@ impl LoginCommand {
     pub fn rest_of(&self, start: &str) -> String {
         until(&format!("the command prints {start:?} and more"), || {
             let output = self.output();
-            let rest =
-                output.split_once(start)?.1.split_once(|char: char| char.is_whitespace())?.0.to_owned();
+            let rest = output
+                .split_once(start)?
+                .1
+                .split_once(|char: char| char.is_whitespace())?
+                .0
+                .to_owned();
             Some(rest)
         })
     }
@@ -78,7 +84,8 @@ pub fn printed_link(server: &Server, email: &str) -> String {
 fn logged_link(server: &Server) -> String {
     until("the link is in the log", || {
         let log = server.log();
-        let (_, rest) = log.split_once("http://").filter(|(_, rest)| rest.contains("verify?token="))?;
+        let (_, rest) =
+            log.split_once("http://").filter(|(_, rest)| rest.contains("verify?token="))?;
         Some(format!("http://{}", rest.split([' ', '"', '\n']).next()?))
     })
 }
@@ -104,7 +111,10 @@ fn a_new_address_has_an_account_at_once_on_a_server_without_mail() {
     assert!(run.stderr.contains("Created an account for"), "{}", run.stderr);
     let profile = &home.stored()["profiles"]["default"];
     assert_eq!(home.stored()["current"], json!("default"));
-    assert_eq!((&profile["url"], &profile["email"]), (&json!(server.url()), &json!("ann@example.com")));
+    assert_eq!(
+        (&profile["url"], &profile["email"]),
+        (&json!(server.url()), &json!("ann@example.com"))
+    );
     assert_eq!(mode(&home.credentials()), 0o600);
     let user = server.client().with_key(profile["api_key"].as_str().unwrap());
     assert_eq!(user.get("/v1/auth/keys").expect(200)["keys"][0]["id"], profile["key_id"]);
@@ -156,7 +166,8 @@ fn a_known_address_confirms_by_the_link_in_the_log() {
     let server = Server::start(OPEN);
     let first = server.client().register("ann@example.com");
     let home = ClientHome::new();
-    let mut login = start(&home, &[&server.url(), "--email", "ann@example.com", "--profile", "home"]);
+    let mut login =
+        start(&home, &[&server.url(), "--email", "ann@example.com", "--profile", "home"]);
     login.until("This server sends no mail");
     confirm(&server.client(), &logged_link(&server));
     assert_eq!(login.code(), 0, "{}", login.output());
@@ -222,9 +233,14 @@ fn a_key_from_standard_input_is_verified_before_it_is_stored() {
     let server = Server::start(DEV_UNLIMITED);
     let user = server.client().register("ann@example.com");
     let home = ClientHome::new().env("CUED_URL", server.url());
-    let wrong = home.run_with_stdin(&["login", "--key", "-"], "cue_sk_00000000000000000000000000000000\n");
+    let wrong =
+        home.run_with_stdin(&["login", "--key", "-"], "cue_sk_00000000000000000000000000000000\n");
     assert_eq!((wrong.code, wrong.stdout.as_str()), (4, ""), "{}", wrong.stderr);
-    assert!(wrong.stderr.contains("does not accept the API key that was entered"), "{}", wrong.stderr);
+    assert!(
+        wrong.stderr.contains("does not accept the API key that was entered"),
+        "{}",
+        wrong.stderr
+    );
     for nothing in ["", "\n", "two words"] {
         assert_eq!(home.run_with_stdin(&["login", "--key", "-"], nothing).code, 2, "{nothing:?}");
     }
@@ -245,14 +261,16 @@ fn a_second_login_replaces_the_key_and_another_server_has_its_own_profile() {
     let ann = server.client().with_key(first["api_key"].as_str().unwrap());
     let added = ann.post("/v1/auth/keys", &json!({"name": "laptop"})).expect(201);
     let run = home.run_with_stdin(&["login", "--key", "-"], added["api_key"].as_str().unwrap());
-    let advice = format!("still valid: `cued account keys revoke {}`", first["key_id"].as_str().unwrap());
+    let advice =
+        format!("still valid: `cued account keys revoke {}`", first["key_id"].as_str().unwrap());
     assert!(run.code == 0 && run.stderr.contains(&advice), "{}", run.stderr);
     let run = home.run(&["login", &server.url(), "--email", "bob@example.com", "-y"]);
     let advice = format!("is replaced, and still valid for ann@example.com at {}", server.url());
     assert!(run.stderr.contains(&advice), "{}", run.stderr);
     assert_eq!(home.stored()["profiles"]["default"]["email"], json!("bob@example.com"));
     let run = home.run(&["login", &other.url(), "--email", "cid@example.com"]);
-    let note = format!("Commands now use profile {}; for the other: --profile default\n", other.addr());
+    let note =
+        format!("Commands now use profile {}; for the other: --profile default\n", other.addr());
     assert!(run.code == 0 && run.stderr.ends_with(&note), "{run:?}");
     let again = home.run(&["login", &other.url(), "--email", "cid@example.com"]);
     assert!(!again.stderr.contains("now use"), "it is current: {again:?}");
@@ -284,19 +302,34 @@ fn a_replaced_key_of_deleted_data_is_not_called_valid() {
 fn a_login_that_names_its_profile_does_not_change_where_other_commands_go() {
     let (server, other) = (Server::start(DEV_UNLIMITED), Server::start(DEV_UNLIMITED));
     let home = ClientHome::new();
-    assert_eq!(home.run(&["login", &server.url(), "--profile", "one"]).stderr, "", "the first is current");
+    assert_eq!(
+        home.run(&["login", &server.url(), "--profile", "one"]).stderr,
+        "",
+        "the first is current"
+    );
     let run = home.run(&["login", &other.url(), "--profile", "two"]);
-    let note = "Commands still use profile one.\nFor the new one: --profile two, or CUED_PROFILE=two\n";
+    let note =
+        "Commands still use profile one.\nFor the new one: --profile two, or CUED_PROFILE=two\n";
     assert_eq!((run.code, run.stderr.as_str()), (0, note));
     let shown = home.ok(&["whoami"]);
-    assert!(shown.contains(&server.url()) && shown.contains("profiles  one (in use), two\n"), "{shown}");
+    assert!(
+        shown.contains(&server.url()) && shown.contains("profiles  one (in use), two\n"),
+        "{shown}"
+    );
     let shown = home.ok(&["whoami", "--profile", "two"]);
-    assert!(shown.contains(&other.url()) && shown.contains("one (current), two (in use)\n"), "{shown}");
+    assert!(
+        shown.contains(&other.url()) && shown.contains("one (current), two (in use)\n"),
+        "{shown}"
+    );
     home.ok(&["login", &other.url()]);
     assert_eq!(home.stored()["current"], json!("two"));
     let home = home.env("CUED_PROFILE", "one");
     home.ok(&["login"]);
-    assert_eq!(home.stored()["current"], json!("two"), "a variable of one shell is not for the others");
+    assert_eq!(
+        home.stored()["current"],
+        json!("two"),
+        "a variable of one shell is not for the others"
+    );
 }
 
 #[test]
@@ -325,7 +358,10 @@ fn a_key_for_another_name_of_the_server_is_named() {
     home.ok(&["login", &server.url()]);
     let other = server.url().replace("127.0.0.1", "localhost");
     let text = home.fails(&["whoami", "--url", &other], 4);
-    assert_contains(&text, &[&format!("no key is stored for {other}"), &format!("is for {}", server.url())]);
+    assert_contains(
+        &text,
+        &[&format!("no key is stored for {other}"), &format!("is for {}", server.url())],
+    );
 }
 
 #[test]
@@ -334,7 +370,11 @@ fn the_key_of_the_environment_is_not_stored() {
     let user = server.client().register("ann@example.com");
     let home = ClientHome::signed_in(&server, &user);
     let run = home.run(&["login", "--email", "bob@example.com", "-y"]);
-    assert!(run.stderr.contains("CUED_API_KEY is set, and counts before this profile"), "{}", run.stderr);
+    assert!(
+        run.stderr.contains("CUED_API_KEY is set, and counts before this profile"),
+        "{}",
+        run.stderr
+    );
     assert_ne!(home.stored()["profiles"]["default"]["api_key"], json!(user.key()));
     assert_eq!(home.stored()["profiles"]["default"]["email"], json!("bob@example.com"));
 }
@@ -360,7 +400,8 @@ fn a_bad_address_is_wrong_usage() {
 fn signed_in(server: &Server, user: &Client, profile: &str, home: &ClientHome) -> Client {
     let key = user.post("/v1/auth/keys", &json!({"name": "laptop"})).expect(201)["api_key"].clone();
     let key = key.as_str().unwrap();
-    let run = home.run_with_stdin(&["login", &server.url(), "--key", "-", "--profile", profile], key);
+    let run =
+        home.run_with_stdin(&["login", &server.url(), "--key", "-", "--profile", profile], key);
     assert_eq!(run.code, 0, "{}", run.stderr);
     server.client().with_key(key)
 }
@@ -496,7 +537,8 @@ fn the_page_is_opened_in_the_browser_unless_that_is_not_wanted() {
     let home = ClientHome::new().env("CUED_URL", mailing.server.url());
     let (browser, opened) = (home.folder().join("browser"), home.folder().join("opened"));
     std::fs::write(&browser, format!("#!/bin/sh\necho \"$1\" > {}\n", opened.display())).unwrap();
-    std::fs::set_permissions(&browser, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+    std::fs::set_permissions(&browser, std::os::unix::fs::PermissionsExt::from_mode(0o700))
+        .unwrap();
     let home = home.env("BROWSER", browser.into_os_string());
     let Some((login, _keyboard)) = at_terminal(&home, "login --no-browser") else { return };
     login.until("Open this page in a browser");
@@ -518,11 +560,14 @@ fn the_browser_gets_the_link_in_a_file_and_not_as_an_argument() {
     let [browser, shown] = ["browser", "shown"].map(|name| home.folder().join(name));
     let script = "#!/bin/sh\nfile=${1#file://}\n{ echo \"$1\"; stat -c %a \"$file\"; cat \"$file\"; } > taken\nmv taken shown\n";
     std::fs::write(&browser, script).unwrap();
-    std::fs::set_permissions(&browser, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+    std::fs::set_permissions(&browser, std::os::unix::fs::PermissionsExt::from_mode(0o700))
+        .unwrap();
     let home = home.env("BROWSER", browser.into_os_string());
     let Some((mut open, _keyboard)) = at_terminal(&home, "open runs?a=1\\&b=2") else { return };
     let shown = until("the page is opened", || std::fs::read_to_string(&shown).ok());
-    let [address, mode, page] = shown.splitn(3, '\n').collect::<Vec<_>>()[..] else { panic!("{shown}") };
+    let [address, mode, page] = shown.splitn(3, '\n').collect::<Vec<_>>()[..] else {
+        panic!("{shown}")
+    };
     assert!(address.starts_with("file:///") && !address.contains("enter"), "{address}");
     assert_eq!(mode, "600");
     assert!(page.contains("content=\"no-referrer\""), "{page}");
@@ -543,8 +588,14 @@ fn whoami_shows_the_account_of_the_key() {
     let user = server.client().register("ann@example.com");
     let home = ClientHome::signed_in(&server, &user);
     let shown = home.ok(&["whoami"]);
-    assert!(shown.contains("email   ann@example.com\n") && shown.contains(&server.url()), "{shown}");
+    assert!(
+        shown.contains("email   ann@example.com\n") && shown.contains(&server.url()),
+        "{shown}"
+    );
     assert!(shown.contains("cues    0 active, no limit\n"), "{shown}");
-    assert!(shown.contains(&format!("key     {}… from CUED_API_KEY\n", &user.key()[..12])), "{shown}");
+    assert!(
+        shown.contains(&format!("key     {}… from CUED_API_KEY\n", &user.key()[..12])),
+        "{shown}"
+    );
     assert_eq!(home.json(&["whoami"])["email"], json!("ann@example.com"));
 }

@@ -20,7 +20,8 @@ fn signed(secret: &str, age: i64, body: &str) -> Vec<(&'static str, String)> {
     let at = Timestamp::now().as_second() - age;
     let secrets = SigningSecrets { current: secret, previous: None };
     let mut headers = signature_headers(secrets, ID, at, body.as_bytes()).to_vec();
-    headers.extend([("X-CueAPI-Execution-Id", ID.to_owned()), ("X-CueAPI-Attempt", "2".to_owned())]);
+    headers
+        .extend([("X-CueAPI-Execution-Id", ID.to_owned()), ("X-CueAPI-Attempt", "2".to_owned())]);
     headers
 }
 
@@ -56,8 +57,10 @@ fn an_unverified_delivery_has_its_reason() {
     assert_eq!(reason(&signed(SECRET, 0, "{}")), "verified");
     assert_eq!(reason(&signed(SECRET, 0, "{ }")), "not verified: wrong X-CueAPI-Signature");
     assert_eq!(reason(&signed("whsec_AAAA", 0, "{}")), "not verified: wrong X-CueAPI-Signature");
-    let standard: Vec<_> =
-        signed("whsec_AAAA", 0, "{}").into_iter().filter(|(name, _)| name.starts_with("webhook-")).collect();
+    let standard: Vec<_> = signed("whsec_AAAA", 0, "{}")
+        .into_iter()
+        .filter(|(name, _)| name.starts_with("webhook-"))
+        .collect();
     assert_eq!(reason(&standard), "not verified: wrong webhook-signature");
     let old = reason(&signed(SECRET, 400, "{}"));
     assert!(old.starts_with("not verified: timestamp too old, 40"), "{old}");
@@ -83,7 +86,10 @@ fn a_test_call_is_no_attempt_and_the_status_is_never_cut_off() {
         (run, sink.line())
     };
     let (run, test) = line("120");
-    assert!(run.ends_with("  attempt 2  2 B  not verified: wrong X-CueAPI-Signature  → 500"), "{run}");
+    assert!(
+        run.ends_with("  attempt 2  2 B  not verified: wrong X-CueAPI-Signature  → 500"),
+        "{run}"
+    );
     assert!(test.contains("  test  2 B  not verified"), "{test}");
     assert!(line("80").0.ends_with("  attempt 2  2 B  bad signature  → 500"), "80 columns");
     assert!(line("60").0.ends_with("  bad signature  → 500"), "60 columns");
@@ -112,7 +118,10 @@ fn the_answers_follow_the_script_and_its_last_step_repeats() {
     let waits = answers.each_ref().map(|it| it.header("retry-after"));
     assert_eq!(waits, [None, Some("5"), None, None]);
     let lines = [0; 3].map(|_| sink.line());
-    assert!(lines[0].ends_with("→ 500") && lines[1].ends_with("→ 429, Retry-After 5 s"), "{lines:?}");
+    assert!(
+        lines[0].ends_with("→ 500") && lines[1].ends_with("→ 429, Retry-After 5 s"),
+        "{lines:?}"
+    );
     let (code, rest, notes) = sink.end();
     assert_eq!((code, rest.lines().count()), (Some(0), 1));
     assert!(notes.ends_with("4 deliveries, 0 verified\n"), "{notes}");
@@ -177,7 +186,10 @@ fn a_port_in_use_is_told_with_a_way_out() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let addr = taken.local_addr().unwrap().to_string();
     let error = ClientHome::new().fails(&["sink", "--listen", &addr], 1);
-    assert!(error.contains(&format!("cannot listen on {addr}")) && error.contains("127.0.0.1:0"), "{error}");
+    assert!(
+        error.contains(&format!("cannot listen on {addr}")) && error.contains("127.0.0.1:0"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -185,7 +197,10 @@ fn a_request_with_too_large_a_body_or_head_is_refused_and_takes_no_step() {
     let mut sink = Sink::alone(&["--json", "--no-body", "--exit-after", "1"]);
     sink.note();
     let mut connection = Connection::open(sink.addr).unwrap();
-    connection.stream().write_all(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 8388609\r\n\r\n").unwrap();
+    connection
+        .stream()
+        .write_all(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 8388609\r\n\r\n")
+        .unwrap();
     assert_eq!(connection.plain_response().status, 413);
     assert!(sink.note().contains("413 Payload Too Large: its body has more than 8 MiB"));
     let mut connection = Connection::open(sink.addr).unwrap();
@@ -285,7 +300,8 @@ fn the_secret_of_the_account_is_found_also_after_the_start() {
     let credentials = json!({"current": "default", "profiles": {"default": profile}});
     write_private(&home, &credentials.to_string());
     let mut signed_in = Sink::start(&ClientHome::signed_in(&server, &user), &["--no-body"]);
-    let origin = format!("Signatures are checked with the secrets of your account at {}", server.url());
+    let origin =
+        format!("Signatures are checked with the secrets of your account at {}", server.url());
     assert_eq!(signed_in.note(), origin);
     for sink in [&mut early, &mut signed_in] {
         let cue = user.create(&json!({
@@ -297,7 +313,10 @@ fn the_secret_of_the_account_is_found_also_after_the_start() {
         let fire = format!("/v1/cues/{}/fire", id(&cue));
         let fired = user.post(&fire, &json!({})).expect(200);
         let (line, id) = (sink.line(), fired["execution_id"].as_str().unwrap());
-        assert!(line.ends_with(&format!("POST /hook  {id}  attempt 1  18 B  verified  → 200")), "{line}");
+        assert!(
+            line.ends_with(&format!("POST /hook  {id}  attempt 1  18 B  verified  → 200")),
+            "{line}"
+        );
     }
     assert_eq!(early.note(), origin);
 }
@@ -315,8 +334,12 @@ fn a_server_that_cannot_be_reached_does_not_keep_a_sink_from_starting() {
 
 fn write_private(home: &ClientHome, text: &str) {
     use std::os::unix::fs::OpenOptionsExt as _;
-    let mut file =
-        fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(home.credentials());
+    let mut file = fs::OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(home.credentials());
     file.as_mut().unwrap().write_all(text.as_bytes()).unwrap();
 }
 
@@ -342,12 +365,16 @@ pub fn fire(user: &Client, cue: &str) -> String {
 #[test]
 fn each_result_is_a_line_with_the_id_of_its_run() {
     let ((server, user), receiver) = (Server::with_clock_and_user(START), Receiver::start());
-    let (good, bad) = (cue(&user, "nightly-backup", &receiver, 4), cue(&user, "sync\u{1b}[2J", &receiver, 2));
+    let (good, bad) =
+        (cue(&user, "nightly-backup", &receiver, 4), cue(&user, "sync\u{1b}[2J", &receiver, 2));
     let mut tail = LiveCommand::following(&ClientHome::signed_in(&server, &user), &["tail"]);
     let run = fire(&user, &good);
     user.settle();
     let line = tail.line();
-    assert!(line.starts_with("2030-01-01 00:00:00+00:00  ●  nightly-backup  success  200  "), "{line}");
+    assert!(
+        line.starts_with("2030-01-01 00:00:00+00:00  ●  nightly-backup  success  200  "),
+        "{line}"
+    );
     assert!(line.ends_with(&format!("  {run}  +0 ms")), "{line}");
     receiver.react(Reaction::Status(503));
     let run = fire(&user, &bad);
@@ -357,7 +384,10 @@ fn each_result_is_a_line_with_the_id_of_its_run() {
     assert!(line.contains(&format!("  {run}  next in 60 s  \"the URL returned 503\"")), "{line}");
     user.advance("PT1M");
     let line = tail.line();
-    assert!(line.starts_with("2030-01-01 00:01:00+00:00  ✕  ") && line.contains("failed 2/2  503"), "{line}");
+    assert!(
+        line.starts_with("2030-01-01 00:01:00+00:00  ✕  ") && line.contains("failed 2/2  503"),
+        "{line}"
+    );
     assert!(line.contains(&run), "{line}");
 }
 
@@ -415,7 +445,8 @@ fn only_what_concerns_cues_with_all_of_the_tags() {
     };
     let past = both();
     let home = ClientHome::signed_in(&server, &user);
-    let mut tail = LiveCommand::following(&home, &["tail", "--tag", "a", "--tag", "b", "--since", "10m"]);
+    let mut tail =
+        LiveCommand::following(&home, &["tail", "--tag", "a", "--tag", "b", "--since", "10m"]);
     let line = tail.line();
     assert!(line.contains("  tagged  ") && line.contains(&past), "{line}");
     let next = both();
@@ -443,7 +474,10 @@ fn the_past_comes_first_in_its_order() {
     let next = fire(&user, &cue);
     let lines = tail.lines(2);
     for (line, (begin, run)) in lines.iter().zip([("01:00:30", &good), ("01:01:00", &failed)]) {
-        assert!(line.contains(begin) && line.contains("success") && line.contains(run), "{lines:?}");
+        assert!(
+            line.contains(begin) && line.contains("success") && line.contains(run),
+            "{lines:?}"
+        );
     }
     // The list or the stream has the end of the next run, or both.
     let line = tail.line();
@@ -479,7 +513,11 @@ impl Relay {
     }
 
     fn cut(&self) {
-        self.open.lock().unwrap().drain(..).for_each(|stream| drop(stream.shutdown(Shutdown::Both)));
+        self.open
+            .lock()
+            .unwrap()
+            .drain(..)
+            .for_each(|stream| drop(stream.shutdown(Shutdown::Both)));
     }
 }
 
@@ -488,8 +526,9 @@ fn a_lost_connection_misses_nothing_and_a_restart_shows_as_a_gap() {
     let ((mut server, mut user), receiver) = (Server::with_user(DEV_UNLIMITED), Receiver::start());
     let cue = cue(&user, "a", &receiver, 1);
     let relay = Relay::to(server.addr());
-    let home =
-        ClientHome::new().env("CUED_URL", format!("http://{}", relay.addr)).env("CUED_API_KEY", user.key());
+    let home = ClientHome::new()
+        .env("CUED_URL", format!("http://{}", relay.addr))
+        .env("CUED_API_KEY", user.key());
     let mut ids = LiveCommand::following(&home, &["tail", "-q"]);
     let mut events = LiveCommand::following(&home, &["tail", "--json"]);
     for _ in 0..2 {
@@ -499,7 +538,10 @@ fn a_lost_connection_misses_nothing_and_a_restart_shows_as_a_gap() {
         runs.extend([fire(&user, &cue), fire(&user, &cue)]);
         let shown = ids.lines(3);
         assert_eq!(shown.into_iter().collect::<BTreeSet<_>>(), runs, "each is shown once");
-        assert_eq!(events.lines(3).iter().filter(|line| line.contains("execution.succeeded")).count(), 3);
+        assert_eq!(
+            events.lines(3).iter().filter(|line| line.contains("execution.succeeded")).count(),
+            3
+        );
         ids.wait_for_note("reconnected");
     }
     server.kill();
@@ -507,7 +549,8 @@ fn a_lost_connection_misses_nothing_and_a_restart_shows_as_a_gap() {
     // A client that has no connection to the old process.
     user = user.at(server.addr());
     ids.wait_for_note("gap: some events were missed (restart)");
-    let gap = until("the gap", || Some(events.line()).filter(|line| !line.contains("server.state")));
+    let gap =
+        until("the gap", || Some(events.line()).filter(|line| !line.contains("server.state")));
     let gap: Value = serde_json::from_str(&gap).unwrap();
     assert_eq!((&gap["event"], &gap["data"]["reason"]), (&json!("reset"), &json!("restart")));
     let run = fire(&user, &cue);
@@ -536,7 +579,11 @@ fn it_ends_by_a_signal_between_two_lines_and_when_nobody_reads() {
     assert!(notes.any(|note| note.unwrap().contains("/v1/events")));
     let stdout = child.0.stdout.take().unwrap();
     drop(stdout);
-    assert_eq!(until("tail ends", || child.0.try_wait().unwrap()).code(), Some(0), "without a further event");
+    assert_eq!(
+        until("tail ends", || child.0.try_wait().unwrap()).code(),
+        Some(0),
+        "without a further event"
+    );
 }
 
 #[test]
@@ -544,7 +591,8 @@ fn what_prevents_the_first_connection_is_told_at_once() {
     let (server, user) = Server::with_user(DEV_UNLIMITED);
     let home = ClientHome::signed_in(&server, &user);
     assert_eq!(ClientHome::without_server().json_error(&["tail"], 1)["code"], "unreachable");
-    let unknown = ClientHome::new().env("CUED_URL", server.url()).env("CUED_API_KEY", "cue_sk_unknown");
+    let unknown =
+        ClientHome::new().env("CUED_URL", server.url()).env("CUED_API_KEY", "cue_sk_unknown");
     assert_eq!(unknown.json_error(&["tail"], 4)["code"], "invalid_api_key");
     assert_eq!(
         ClientHome::new().env("CUED_URL", server.url()).json_error(&["tail"], 4)["code"],

@@ -25,7 +25,8 @@ fn lines(printed: &str) -> Vec<String> {
 fn a_cue_is_tested_with_its_call_and_its_payload() {
     let (Desk { server: _server, user, home }, receiver) = (Desk::new(), Receiver::start());
     let headers = json!({"Authorization": "Bearer t", "X-Own": "1"});
-    let callback = json!({"url": receiver.url(), "method": "PUT", "headers": headers, "timeout_seconds": 5});
+    let callback =
+        json!({"url": receiver.url(), "method": "PUT", "headers": headers, "timeout_seconds": 5});
     let schedule = json!({"type": "recurring", "cron": "0 0 1 7 *"});
     let text = r#"{"name": "nightly", "schedule": S, "callback": C, "payload": {"big": 123456789012345678901234567890}}"#;
     let body = text.replace('S', &schedule.to_string()).replacen('C', &callback.to_string(), 1);
@@ -40,7 +41,9 @@ fn a_cue_is_tested_with_its_call_and_its_payload() {
     assert_eq!((sent.method.as_str(), sent.header("x-cueapi-test")), ("PUT", Some("true")));
     assert_eq!(String::from_utf8_lossy(&sent.body), r#"{"big": 123456789012345678901234567890}"#);
     assert_eq!((sent.header("authorization"), sent.header("x-own")), (Some("Bearer t"), Some("1")));
-    home.ok(&words("cue test nightly --method post --header 'authorization: other' --payload '{a: 1}'"));
+    home.ok(&words(
+        "cue test nightly --method post --header 'authorization: other' --payload '{a: 1}'",
+    ));
     let sent = receiver.deliveries().remove(1);
     assert_eq!((sent.method.as_str(), sent.json()), ("POST", json!({"a": 1})));
     assert_eq!((sent.header("authorization"), sent.header("x-own")), (Some("other"), Some("1")));
@@ -76,7 +79,10 @@ fn a_test_of_a_url_that_fails_exits_with_8() {
     let json = home.run(&["cue", "test", "--url", &url, "--json"]);
     let printed: Value = serde_json::from_str(&json.stdout).unwrap();
     assert_has(&printed, json!({"result": "failed", "http_status": 503}));
-    assert_eq!((json.code, home.run(&["cue", "test", "--url", &url, "-q"]).stdout.as_str()), (8, "failed\n"));
+    assert_eq!(
+        (json.code, home.run(&["cue", "test", "--url", &url, "-q"]).stdout.as_str()),
+        (8, "failed\n")
+    );
     receiver.react(answer(200, &"x".repeat(3_000)));
     let cut = home.ok(&["cue", "test", "--url", &url]);
     assert!(cut.ends_with(&format!("{}\n(the rest is not shown)\n", "x".repeat(2_000))), "{cut}");
@@ -91,8 +97,13 @@ fn what_cannot_be_tested_is_refused_without_a_call() {
     assert!(error.contains("is a cue for workers and calls no URL"), "{error}");
     assert!(home.fails(&["cue", "test", "nowhere"], 3).contains("no cue has the id or name"));
     assert!(home.fails(&["cue", "test"], 2).contains("--url"));
-    assert!(home.fails(&["cue", "test", "job", "--url", "http://x/"], 2).contains("cannot be used with"));
-    assert!(home.fails(&["cue", "test", "--url", "example.com"], 5).contains("--url must be absolute"));
+    assert!(
+        home.fails(&["cue", "test", "job", "--url", "http://x/"], 2)
+            .contains("cannot be used with")
+    );
+    assert!(
+        home.fails(&["cue", "test", "--url", "example.com"], 5).contains("--url must be absolute")
+    );
     let curl = home.ok(&words("cue test --url http://127.0.0.1:9/ --payload '{a: 1}' --curl"));
     assert!(curl.contains("/v1/callbacks/test") && curl.contains(r#""payload":{"a":1}"#), "{curl}");
 }

@@ -41,19 +41,30 @@ fn crowded(receiver: &Receiver) -> Desk {
 fn commands(desk: &Desk) -> Vec<Vec<String>> {
     let lines = "cue list | cue list --failing | cue show CUE | cue missed CUE | run list | run list --failed | \
                  run show RUN | run attempts RUN | alert list | worker list | health | info | account usage | whoami";
-    let list = |path: &str, key: &str| desk.user.get(path).expect(200)[key].as_array().unwrap().clone();
+    let list =
+        |path: &str, key: &str| desk.user.get(path).expect(200)[key].as_array().unwrap().clone();
     let (cues, runs) = (list("/v1/cues", "cues"), list("/v1/executions", "executions"));
     let mut commands = Vec::new();
     for line in lines.split(" | ") {
         let of = |word: &str, things: &[Value]| -> Vec<String> {
-            if line.contains(word) { things.iter().map(|it| id(it).to_owned()).collect() } else { Vec::new() }
+            if line.contains(word) {
+                things.iter().map(|it| id(it).to_owned()).collect()
+            } else {
+                Vec::new()
+            }
         };
         let ids = [of("CUE", &cues), of("RUN", &runs)].concat();
         let filled = |id: &str| line.replace("CUE", id).replace("RUN", id);
-        let lines =
-            if ids.is_empty() { vec![line.to_owned()] } else { ids.iter().map(|id| filled(id)).collect() };
+        let lines = if ids.is_empty() {
+            vec![line.to_owned()]
+        } else {
+            ids.iter().map(|id| filled(id)).collect()
+        };
         commands.extend(
-            lines.iter().map(|line| words(line)).map(|line| line.into_iter().map(str::to_owned).collect()),
+            lines
+                .iter()
+                .map(|line| words(line))
+                .map(|line| line.into_iter().map(str::to_owned).collect()),
         );
     }
     commands
@@ -86,13 +97,19 @@ fn lines_of_live_events_and_deliveries_fit_the_terminal() {
         for line in tail.lines(16) {
             assert!(line.width() <= columns.parse().unwrap(), "{line}");
         }
-        let mut sink = Sink::start(&home.env("CUED_WEBHOOK_SECRET", "whsec_AAAA"), &["--exit-after", "1"]);
-        let headers =
-            [("x-cueapi-execution-id", "018cc251-f400-7abc-8000-0123456789ab"), ("x-cueapi-attempt", "1")];
+        let mut sink =
+            Sink::start(&home.env("CUED_WEBHOOK_SECRET", "whsec_AAAA"), &["--exit-after", "1"]);
+        let headers = [
+            ("x-cueapi-execution-id", "018cc251-f400-7abc-8000-0123456789ab"),
+            ("x-cueapi-attempt", "1"),
+        ];
         let headers = headers.map(|(name, value)| (name, value.to_owned()));
         assert_eq!(sink.post(&headers, &"word ".repeat(90)).status, 200);
         let line = sink.line();
-        assert!(line.contains("456789ab") && !line.contains("018cc251") && line.ends_with("→ 200"), "{line}");
+        assert!(
+            line.contains("456789ab") && !line.contains("018cc251") && line.ends_with("→ 200"),
+            "{line}"
+        );
         let (_, rest, _) = sink.end();
         for line in rest.lines().chain([line.as_str()]) {
             assert!(line.width() <= columns.parse().unwrap(), "{line}");
@@ -108,7 +125,8 @@ fn a_run_in_a_sentence_has_its_short_id_at_a_terminal_and_the_next_step() {
     let terminal = ClientHome::signed_in(&desk.server, &desk.user).env("CUED_COLUMNS", "80");
     let fired = terminal.run(&["cue", "fire", "hook"]);
     let run =
-        desk.user.get(&format!("/v1/executions?cue_id={cue}")).expect(200)["executions"][0]["id"].clone();
+        desk.user.get(&format!("/v1/executions?cue_id={cue}")).expect(200)["executions"][0]["id"]
+            .clone();
     let short = |id: &str| id[id.len() - 8..].to_owned();
     let run = short(run.as_str().unwrap());
     assert_eq!(fired.stderr, format!("Follow it: cued run wait {run}\n"));
@@ -118,7 +136,10 @@ fn a_run_in_a_sentence_has_its_short_id_at_a_terminal_and_the_next_step() {
     assert!(replayed.starts_with(&format!("replayed run {} as ", short(&ended))), "{replayed}");
     assert_eq!(replayed.trim().rsplit(' ').next().unwrap().len(), 8, "{replayed}");
     desk.user.settle();
-    assert!(terminal.ok(&["run", "retry", &run]).starts_with(&format!("sending run {run} now")), "short");
+    assert!(
+        terminal.ok(&["run", "retry", &run]).starts_with(&format!("sending run {run} now")),
+        "short"
+    );
     let long = "home/nas/photos/without-a-blank/".repeat(5);
     let id = add(&desk.home, &long);
     let question = terminal.fails(&["cue", "rm", &id], 2);
@@ -130,7 +151,8 @@ fn a_run_in_a_sentence_has_its_short_id_at_a_terminal_and_the_next_step() {
 fn the_short_ids_of_a_table_name_the_cue_and_the_run() {
     let (_server, user, home) = start();
     let (cue, _) = (add(&home, "one"), add(&home, "two"));
-    let runs = ["one", "one", "two"].map(|name| home.ok(&["cue", "fire", name, "-q"]).trim().to_owned());
+    let runs =
+        ["one", "one", "two"].map(|name| home.ok(&["cue", "fire", name, "-q"]).trim().to_owned());
     let terminal = home.env("CUED_COLUMNS", "80");
     let first = |table: &str, with: &str| {
         let line = table.lines().find(|line| line.contains(with)).unwrap();
@@ -149,7 +171,10 @@ fn the_short_ids_of_a_table_name_the_cue_and_the_run() {
     assert_eq!(terminal.json(&["run", "show", &short])["id"], json!(runs[2]));
     let beginning = terminal.fails(&["run", "show", &runs[2][..8]], 5);
     assert!(runs.iter().all(|run| beginning.contains(run.as_str())), "the candidates: {beginning}");
-    assert_eq!(terminal.json(&["run", "show", &runs[0].to_uppercase()[20..]])["id"], json!(runs[0]));
+    assert_eq!(
+        terminal.json(&["run", "show", &runs[0].to_uppercase()[20..]])["id"],
+        json!(runs[0])
+    );
     // A name counts before the beginning of an id.
     let named = user.create(&json!({"name": of_cue, "transport": "worker", "schedule": {"type": "recurring", "cron": "0 9 * * *"}}));
     assert_eq!(terminal.json(&["cue", "show", &of_cue])["id"], named["id"]);
@@ -174,10 +199,15 @@ fn a_pipe_gets_whole_values_between_tabs() {
     );
     assert_eq!(
         home.ok(&["run", "list"]),
-        format!("ID\tCUE\tSTATUS\tRESULT\tSCHEDULED\n{run}\t{name}\tpending\t\t2030-01-01 00:00:00+00:00\n")
+        format!(
+            "ID\tCUE\tSTATUS\tRESULT\tSCHEDULED\n{run}\t{name}\tpending\t\t2030-01-01 00:00:00+00:00\n"
+        )
     );
     let terminal = home.env("CUED_COLUMNS", "80");
-    assert!(terminal.ok(&["run", "list", "-o", "wide"]).contains(&run), "the wide form has whole ids");
+    assert!(
+        terminal.ok(&["run", "list", "-o", "wide"]).contains(&run),
+        "the wide form has whole ids"
+    );
 }
 
 #[test]

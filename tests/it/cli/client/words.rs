@@ -63,7 +63,8 @@ fn a_text_that_is_not_understood_is_marked_and_adds_nothing() {
     let add = ["cue", "add", "--name", "w", "--worker"];
     let error = home.fails(&[&add[..], &["--cron", "every fortnight"]].concat(), 5);
     assert!(
-        error.contains("`fortnight` is not understood here") && error.contains("`every weekday at 9`"),
+        error.contains("`fortnight` is not understood here")
+            && error.contains("`every weekday at 9`"),
         "{error}"
     );
     assert!(error.ends_with("\n  every fortnight\n        ^^^^^^^^^\n"), "{error}");
@@ -77,7 +78,10 @@ fn a_text_that_is_not_understood_is_marked_and_adds_nothing() {
     for (flags, reason) in [
         ("--at 'every day at 9'", "--at: \"every day at 9\" repeats; use --cron"),
         ("--cron 'monday 9:00'", "--cron: \"monday 9:00\" is a single run; use --at"),
-        ("--cron '0 9 * * *' --tz Brelin", "there is no time zone \"Brelin\"; did you mean Europe/Berlin?"),
+        (
+            "--cron '0 9 * * *' --tz Brelin",
+            "there is no time zone \"Brelin\"; did you mean Europe/Berlin?",
+        ),
         ("--cron '0 9 * * *' --tz Eastern", "did you mean Canada/Eastern or US/Eastern?"),
     ] {
         let error = home.fails(&[&add[..], &words(flags)].concat(), 2);
@@ -93,7 +97,10 @@ fn a_change_and_a_run_are_in_the_zone_of_the_cue() {
     let id = id(&cue);
     let run = home.run(&["cue", "set", id, "schedule.cron=weekends at 10:30"]);
     assert_eq!(run.stderr, "At 10:30, on Saturdays and Sundays, Asia/Tokyo: 30 10 * * 0,6\n");
-    assert_has(&stored(&user, id)["schedule"], json!({"cron": "30 10 * * 0,6", "timezone": "Asia/Tokyo"}));
+    assert_has(
+        &stored(&user, id)["schedule"],
+        json!({"cron": "30 10 * * 0,6", "timezone": "Asia/Tokyo"}),
+    );
     home.ok(&["cue", "set", id, "schedule.every=2 hours", "schedule.timezone=Berlin"]);
     assert_has(&stored(&user, id)["schedule"], json!({"every": "2h", "timezone": "Europe/Berlin"}));
     let run = home.run(&["cue", "fire", id, "--at", "tomorrow 9:00"]);
@@ -108,14 +115,16 @@ fn a_preview_understands_words_and_says_how() {
     let (_server, _user, home) = start();
     let run = home.run(&["preview", "mon,wed 18:30", "--tz", "Berlin", "-n", "1"]);
     assert_eq!(run.stderr, "");
-    let summary = "At 18:30, on Mondays and Wednesdays, Europe/Berlin: 30 18 * * 1,3 (9 runs in 31 days)\n";
+    let summary =
+        "At 18:30, on Mondays and Wednesdays, Europe/Berlin: 30 18 * * 1,3 (9 runs in 31 days)\n";
     assert!(run.stdout.starts_with(summary), "{run:?}");
     assert!(run.stdout.contains("\nWed 2030-01-02 18:30  +01:00\n"), "{run:?}");
     let json = home.run(&["preview", "every 5m", "--json"]);
     assert_eq!(json.stderr, "", "a program gets the answer and nothing else");
     let answer: Value = serde_json::from_str(&json.stdout).unwrap();
     assert_eq!(answer["schedule"], json!({"type": "recurring", "every": "5m", "timezone": "UTC"}));
-    let bounded = home.json(&words("preview 'daily 9:00' --start 2030-03-01T00:00 --tz Berlin -n 1"));
+    let bounded =
+        home.json(&words("preview 'daily 9:00' --start 2030-03-01T00:00 --tz Berlin -n 1"));
     assert_eq!(bounded["upcoming"], json!(["2030-03-01T08:00:00Z"]));
     let later = home.run(&["preview", "daily 9:00", "--from", "2030-07-01", "-n", "1"]);
     assert!(later.stdout.starts_with("Every day at 09:00, UTC: 0 9 * * * ("), "{later:?}");
@@ -147,7 +156,14 @@ fn the_zone_is_that_of_the_machine_unless_it_is_named() {
     assert_eq!(cue["schedule"]["timezone"], "UTC");
     let (note, _) = added(&user, &in_zone("XYZ-3"), "--cron 'daily 9:00'");
     assert!(note.contains(", UTC: "), "a machine whose rules have no name: {note}");
-    let shown = in_zone("America/New_York").ok(&["preview", "0 9 * * *", "-n", "1", "--from", "2030-01-02"]);
+    let shown = in_zone("America/New_York").ok(&[
+        "preview",
+        "0 9 * * *",
+        "-n",
+        "1",
+        "--from",
+        "2030-01-02",
+    ]);
     assert!(shown.starts_with("Every day at 09:00, America/New_York"), "{shown}");
     assert!(shown.contains("\nWed 2030-01-02 09:00  -05:00\n"), "{shown}");
 }
@@ -159,7 +175,9 @@ fn times_of_a_cue_are_in_the_zone_of_the_person_in_every_answer() {
     let next = "2030-01-02 01:00:00+01:00";
     let added = home.ok(&words("cue add --name t --cron '0 9 * * *' --tz Tokyo --url http://x/"));
     assert!(added.contains(&format!("next run  {next}\n")), "{added}");
-    for line in ["cue set t --cron '0 9 * * *' --tz Tokyo", "cue set t --cron '0 9 * * *'", "cue show t"] {
+    for line in
+        ["cue set t --cron '0 9 * * *' --tz Tokyo", "cue set t --cron '0 9 * * *'", "cue show t"]
+    {
         let shown = home.ok(&words(line));
         assert!(shown.contains(next), "{line}: {shown}");
     }
@@ -199,7 +217,10 @@ fn a_refused_time_has_advice_that_fits_its_flag() {
         ("--every fortnight", "expected a time such as 5m"),
         ("--cron fortnightly", "`every weekday at 9` and `0 9 * * 1-5`"),
         ("--every 5m --jitter soon", "examples are 90s, 10m, 2h and 1d"),
-        ("--every 5m --retry 4:x", "4:30s,5m,15m, 4 attempts with pauses of 30 seconds, 5 and 15 minutes"),
+        (
+            "--every 5m --retry 4:x",
+            "4:30s,5m,15m, 4 attempts with pauses of 30 seconds, 5 and 15 minutes",
+        ),
     ] {
         let run = home.run(&words(&format!("cue add --name w --worker {flags}")));
         assert!(run.code != 0 && run.stderr.contains(expected), "{flags}: {run:?}");

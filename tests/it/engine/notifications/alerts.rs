@@ -2,7 +2,9 @@
 
 use std::thread;
 
-use crate::engine::notifications::{START, failing, failing_scene, fire, hook, report, secret, signed, work};
+use crate::engine::notifications::{
+    START, failing, failing_scene, fire, hook, report, secret, signed, work,
+};
 use crate::support::*;
 
 const ME: &str = "/v1/auth/me";
@@ -36,7 +38,10 @@ fn the_third_consecutive_failure_raises_an_alert() {
         "execution_id": third, "message": "nightly has failed 3 times in a row",
         "metadata": {"failure_count": 3, "consecutive_failures": 3}, "created_at": START,
     });
-    assert_eq!(alerts, json!({"alerts": [alert], "total": 1, "limit": 50, "offset": 0, "has_more": false}));
+    assert_eq!(
+        alerts,
+        json!({"alerts": [alert], "total": 1, "limit": 50, "offset": 0, "has_more": false})
+    );
     let sent = notified.deliveries();
     assert_eq!((sent.len(), &sent[0].json()), (1, &alert));
     signed(&sent[0], &secret(&user, "alert-webhook"), None);
@@ -67,7 +72,8 @@ fn failures_in_a_row_are_one_alert_that_counts_them_and_is_posted_once_a_day() {
     assert_eq!(found.len(), 1, "{found:?}");
     assert_has(&found[0], alert);
     let posted: Vec<Value> = notified.deliveries().iter().map(Delivery::json).collect();
-    let counts: Vec<&Value> = posted.iter().map(|alert| &alert["metadata"]["failure_count"]).collect();
+    let counts: Vec<&Value> =
+        posted.iter().map(|alert| &alert["metadata"]["failure_count"]).collect();
     assert_eq!(counts, [3, 26], "the third, and the first one 23 hours later");
     assert_ne!(posted[0]["id"], posted[1]["id"]);
     (0..3).for_each(|_| drop(fire(&user, &other)));
@@ -135,7 +141,10 @@ fn overlapping_executions_count_in_the_order_of_their_ends() {
         count(&user, "consecutive_failures")
     };
     // By creation, the successes would be at the ends of three failures in a row.
-    assert_eq!([ends(1, false), ends(2, false), ends(4, true), ends(3, false), ends(0, true)], [0; 5]);
+    assert_eq!(
+        [ends(1, false), ends(2, false), ends(4, true), ends(3, false), ends(0, true)],
+        [0; 5]
+    );
 }
 
 #[test]
@@ -164,14 +173,22 @@ fn an_expired_claim_raises_an_alert_even_with_attempts_left() {
     let cue = user.create(&cue);
     let executions = [fire(&user, &cue), fire(&user, &cue)];
     for execution in &executions {
-        user.post(&format!("/v1/executions/{execution}/claim"), &json!({"worker_id": "w1"})).expect(200);
+        user.post(&format!("/v1/executions/{execution}/claim"), &json!({"worker_id": "w1"}))
+            .expect(200);
     }
     user.advance("PT15M");
     let alerts = listed(&user, "alert_type=claim_lost");
     assert_eq!(alerts.len(), 1, "both are one alert of the cue");
     assert!(executions.contains(&alerts[0]["execution_id"].as_str().unwrap().to_owned()));
-    assert_has(&alerts[0], json!({"severity": "warning", "metadata": {"worker_id": "w1", "attempt": 1}}));
-    assert_eq!(user.get("/v1/executions?status=pending").expect(200)["total"], 2, "neither counts as failed");
+    assert_has(
+        &alerts[0],
+        json!({"severity": "warning", "metadata": {"worker_id": "w1", "attempt": 1}}),
+    );
+    assert_eq!(
+        user.get("/v1/executions?status=pending").expect(200)["total"],
+        2,
+        "neither counts as failed"
+    );
 }
 
 #[test]
@@ -182,7 +199,9 @@ fn a_verification_failure_alert_names_the_missing_evidence() {
     let cue = user.create(&cue);
     let reasons = || -> Vec<Value> {
         let alerts = listed(&user, "alert_type=verification_failed");
-        assert!(alerts.iter().all(|alert| alert["metadata"]["outcome_state"] == "verification_failed"));
+        assert!(
+            alerts.iter().all(|alert| alert["metadata"]["outcome_state"] == "verification_failed")
+        );
         alerts.iter().map(|alert| alert["metadata"]["reason"].clone()).collect()
     };
     let report = |body: &Value| {
@@ -197,7 +216,8 @@ fn a_verification_failure_alert_names_the_missing_evidence() {
     assert_eq!(reasons(), ["its evidence has no external_id"]);
     user.advance("PT10M");
     user.post(&format!("{run}/verification-pending"), &json!({})).expect(200);
-    user.post(&format!("{run}/verify"), &json!({"valid": false, "reason": "an empty page"})).expect(200);
+    user.post(&format!("{run}/verify"), &json!({"valid": false, "reason": "an empty page"}))
+        .expect(200);
     assert_eq!(reasons(), ["an empty page", "its evidence has no external_id"]);
 }
 
@@ -214,8 +234,9 @@ fn the_alert_list_is_newest_first_and_filtered() {
     let lost = fire(&user, &worker);
     user.post(&format!("/v1/executions/{lost}/claim"), &json!({})).expect(200);
     user.advance("PT15M");
-    let cue_ids =
-        |query: &str| -> Vec<Value> { listed(&user, query).iter().map(|it| it["cue_id"].clone()).collect() };
+    let cue_ids = |query: &str| -> Vec<Value> {
+        listed(&user, query).iter().map(|it| it["cue_id"].clone()).collect()
+    };
     let id = |cue: &Value| cue["id"].clone();
     let all = [id(&worker), id(&cues[1]), id(&cues[0])];
     assert_eq!(cue_ids(""), all);
@@ -231,7 +252,10 @@ fn the_alert_list_is_newest_first_and_filtered() {
         (&all[1], &json!(3), &json!(true))
     );
     assert_eq!(other.get("/v1/alerts").expect(200)["total"], 0);
-    assert_eq!(other.get(&format!("/v1/alerts?cue_id={}", all[2].as_str().unwrap())).expect(200)["total"], 0);
+    assert_eq!(
+        other.get(&format!("/v1/alerts?cue_id={}", all[2].as_str().unwrap())).expect(200)["total"],
+        0
+    );
     user.delete(&format!("/v1/cues/{}", all[1].as_str().unwrap()));
     assert_eq!(cue_ids(""), [all[0].clone(), all[2].clone()], "they are deleted with their cue");
 }
@@ -257,7 +281,11 @@ fn the_alert_webhook_can_be_set_shown_and_removed() {
     );
     user.advance("P1D");
     fire(&user, &cue);
-    assert_eq!((count(&user, "consecutive_failures"), notified.count()), (1, 1), "changed and not sent");
+    assert_eq!(
+        (count(&user, "consecutive_failures"), notified.count()),
+        (1, 1),
+        "changed and not sent"
+    );
     // An empty text removes it too.
     user.patch(ME, &json!({"alert_webhook_url": notified.url()})).expect(200);
     assert_eq!(
@@ -296,7 +324,8 @@ fn send_test(user: &Client) -> Value {
 
 #[test]
 fn a_test_alert_is_signed_marked_and_in_no_list() {
-    let (server, notified, others) = (Server::with_test_clock(START), Receiver::start(), Receiver::start());
+    let (server, notified, others) =
+        (Server::with_test_clock(START), Receiver::start(), Receiver::start());
     let (user, other) = (server.user(), server.user());
     send_alerts_to(&user, &notified);
     send_alerts_to(&other, &others);
@@ -320,9 +349,11 @@ fn a_test_alert_is_signed_marked_and_in_no_list() {
         })
     );
     signed(sent, &secret(&user, "alert-webhook"), None);
-    for (name, value) in
-        [("webhook-id", id), ("x-cueapi-alert-id", id), ("x-cueapi-alert-type", "consecutive_failures")]
-    {
+    for (name, value) in [
+        ("webhook-id", id),
+        ("x-cueapi-alert-id", id),
+        ("x-cueapi-alert-type", "consecutive_failures"),
+    ] {
         assert_eq!(sent.header(name), Some(value), "{name}");
     }
     assert_ne!(send_test(&user)["id"], id, "another one at the same instant");
@@ -339,7 +370,8 @@ fn a_real_alert_has_no_mark_and_follows_a_test_at_once() {
     send_test(&user);
     let cue = user.create(&hook(&receiver, json!({"email": false})));
     (0..3).for_each(|_| drop(fire(&user, &cue)));
-    let marks: Vec<Value> = notified.deliveries().iter().map(|it| it.json()["test"].clone()).collect();
+    let marks: Vec<Value> =
+        notified.deliveries().iter().map(|it| it.json()["test"].clone()).collect();
     assert_eq!(marks, [json!(true), Value::Null]);
 }
 
@@ -350,8 +382,18 @@ fn a_test_alert_that_fails_tells_why_and_is_sent_again() {
     notified.first([Reaction::Status(500)]);
     let failed = send_test(&user);
     assert_eq!(
-        (&failed["status"], &failed["http_status"], &failed["error_message"], &failed["next_retry"]),
-        (&json!("failed"), &json!(500), &json!("the URL returned 500"), &json!("2026-01-05T00:01:00Z"))
+        (
+            &failed["status"],
+            &failed["http_status"],
+            &failed["error_message"],
+            &failed["next_retry"]
+        ),
+        (
+            &json!("failed"),
+            &json!(500),
+            &json!("the URL returned 500"),
+            &json!("2026-01-05T00:01:00Z")
+        )
     );
     user.advance("PT1M");
     let ids: Vec<Value> = notified.deliveries().iter().map(|it| it.json()["id"].clone()).collect();
@@ -400,7 +442,8 @@ fn a_test_alert_needs_a_webhook() {
 
 #[test]
 fn an_account_sends_one_test_alert_at_a_time() {
-    let (server, notified, others) = (Server::with_test_clock(START), Receiver::start(), Receiver::start());
+    let (server, notified, others) =
+        (Server::with_test_clock(START), Receiver::start(), Receiver::start());
     let (user, other) = (server.user(), server.user());
     send_alerts_to(&user, &notified);
     send_alerts_to(&other, &others);

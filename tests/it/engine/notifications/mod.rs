@@ -79,13 +79,18 @@ pub fn signed(sent: &Delivery, current: &str, previous: Option<&str>) {
     let header = |name: &str| sent.header(name).unwrap();
     let seconds = header("x-cueapi-timestamp").parse().unwrap();
     assert_eq!(header("x-cueapi-signature"), signature_v1(current, seconds, &sent.body));
-    let standard =
-        standard_signature(SigningSecrets { current, previous }, header("webhook-id"), seconds, &sent.body);
+    let standard = standard_signature(
+        SigningSecrets { current, previous },
+        header("webhook-id"),
+        seconds,
+        &sent.body,
+    );
     assert_eq!(header("webhook-signature"), standard);
     assert_eq!(header("webhook-timestamp"), header("x-cueapi-timestamp"));
     assert_eq!((header("content-type"), sent.method.as_str()), ("application/json", "POST"));
-    let canonical =
-        cued::domain::webhook::canonical_json::canonical(cued::domain::json::read(&sent.body).unwrap().get());
+    let canonical = cued::domain::webhook::canonical_json::canonical(
+        cued::domain::json::read(&sent.body).unwrap().get(),
+    );
     assert_eq!(
         String::from_utf8_lossy(&sent.body),
         canonical,
@@ -135,11 +140,15 @@ fn send_all(fixture: &DeliveryFixture) -> Vec<WebhookRequest> {
         (RecordingClient::default(), NotificationDispatcher::new(4), Vec::new());
     for _ in 0..10_000 {
         let posts = dispatcher.run_once(&fixture.app, finished, DispatcherMode::Running).unwrap();
-        if posts.is_empty() && number(fixture, "SELECT count(*) FROM outbox WHERE due_at IS NULL") == 0 {
+        if posts.is_empty()
+            && number(fixture, "SELECT count(*) FROM outbox WHERE due_at IS NULL") == 0
+        {
             return webhook_client.requests();
         }
-        finished =
-            posts.iter().map(|notification| send_one(fixture, &webhook_client, notification)).collect();
+        finished = posts
+            .iter()
+            .map(|notification| send_one(fixture, &webhook_client, notification))
+            .collect();
     }
     panic!("the rest is never sent")
 }
@@ -174,11 +183,16 @@ fn a_running_notification_is_not_claimed_twice_and_destinations_alternate() {
     let first = dispatcher.run_once(&fixture.app, Vec::new(), DispatcherMode::Running).unwrap();
     let mails = first.iter().filter(|notification| notification.url.is_none()).count();
     assert_eq!(mails, 2);
-    let mut urls: Vec<_> = first.iter().filter_map(|notification| notification.url.clone()).collect();
+    let mut urls: Vec<_> =
+        first.iter().filter_map(|notification| notification.url.clone()).collect();
     urls.sort();
     assert_eq!(urls, ["http://127.0.0.1:2/notify", "http://127.0.0.1:3/"]);
     let again = dispatcher.run_once(&fixture.app, Vec::new(), DispatcherMode::Running).unwrap();
-    assert!(again.iter().all(|notification| first.iter().all(|earlier| earlier.key != notification.key)));
+    assert!(
+        again
+            .iter()
+            .all(|notification| first.iter().all(|earlier| earlier.key != notification.key))
+    );
     assert!(!dispatcher.is_clear());
     assert!(
         dispatcher.run_once(&fixture.app, Vec::new(), DispatcherMode::Draining).unwrap().is_empty(),
@@ -206,7 +220,8 @@ fn at_most_a_thousand_notifications_of_a_kind_are_queued_per_user() {
 
 #[test]
 fn notifications_a_day_old_or_of_a_disabled_user_are_dropped() {
-    for change in ["UPDATE outbox SET created_at = created_at - 86400000", "UPDATE users SET disabled_at = 1"]
+    for change in
+        ["UPDATE outbox SET created_at = created_at - 86400000", "UPDATE users SET disabled_at = 1"]
     {
         let (fixture, cue) = failing_cue("http://127.0.0.1:2/notify");
         fail(&fixture, cue, 3);
@@ -220,13 +235,16 @@ fn notifications_a_day_old_or_of_a_disabled_user_are_dropped() {
 fn results_are_kept_while_the_disk_is_full_and_no_notification_repeats() {
     let (fixture, cue) = failing_cue("http://127.0.0.1:2/notify");
     fail(&fixture, cue, 2);
-    let (webhook_client, mut dispatcher) = (RecordingClient::default(), NotificationDispatcher::new(4));
+    let (webhook_client, mut dispatcher) =
+        (RecordingClient::default(), NotificationDispatcher::new(4));
     let pass = |dispatcher: &mut NotificationDispatcher, finished| {
         dispatcher.run_once(&fixture.app, finished, DispatcherMode::Running)
     };
     let first = pass(&mut dispatcher, Vec::new()).unwrap();
-    let finished =
-        first.iter().map(|notification| send_one(&fixture, &webhook_client, notification)).collect();
+    let finished = first
+        .iter()
+        .map(|notification| send_one(&fixture, &webhook_client, notification))
+        .collect();
     let fails = fixture.refuse_commits();
     assert!(matches!(pass(&mut dispatcher, finished), Err(Error::Storage(_))));
     assert!(pass(&mut dispatcher, Vec::new()).is_err());
@@ -247,7 +265,8 @@ fn a_result_is_not_that_of_a_later_notification_in_the_same_row() {
     fail(&fixture, cue, 1);
     let webhook_client = RecordingClient::with([response(500)]);
     let mut dispatcher = NotificationDispatcher::new(4);
-    let mut pass = |finished| dispatcher.run_once(&fixture.app, finished, DispatcherMode::Running).unwrap();
+    let mut pass =
+        |finished| dispatcher.run_once(&fixture.app, finished, DispatcherMode::Running).unwrap();
     let sent = pass(Vec::new());
     assert_eq!(sent.len(), 2, "a mail, which is sent, and a POST, which is not");
     assert!(!fixture.app.engine_stats.is_idle());
@@ -255,7 +274,10 @@ fn a_result_is_not_that_of_a_later_notification_in_the_same_row() {
     fixture.sql("UPDATE outbox SET id = 'other ' || key");
     let next = pass(sent.iter().map(|it| send_one(&fixture, &webhook_client, it)).collect());
     assert_eq!(next.len(), 2, "both others are sent");
-    assert_eq!(number(&fixture, "SELECT count(*) FROM outbox WHERE due_at IS NULL AND attempts = 0"), 2);
+    assert_eq!(
+        number(&fixture, "SELECT count(*) FROM outbox WHERE due_at IS NULL AND attempts = 0"),
+        2
+    );
 }
 
 #[test]
@@ -282,7 +304,10 @@ fn an_unreadable_or_unrecordable_row_blocks_no_other() {
         assert_eq!(number(&fixture, "SELECT sum(key) FROM outbox"), 3, "{poison}");
         let sent = webhook_client.requests().len();
         assert!(
-            dispatcher.run_once(&fixture.app, finished, DispatcherMode::Running).unwrap().is_empty(),
+            dispatcher
+                .run_once(&fixture.app, finished, DispatcherMode::Running)
+                .unwrap()
+                .is_empty(),
             "{poison}"
         );
         assert!(
@@ -309,10 +334,19 @@ fn at_most_two_mails_are_sent_at_a_time() {
     let mut dispatcher = NotificationDispatcher::new(4);
     let first = dispatcher.run_once(&fixture.app, Vec::new(), DispatcherMode::Running).unwrap();
     assert_eq!(first.len(), 2);
-    assert!(dispatcher.run_once(&fixture.app, Vec::new(), DispatcherMode::Running).unwrap().is_empty());
-    assert_eq!(number(&fixture, "SELECT count(*) FROM outbox"), 5, "mails stay stored until they are sent");
+    assert!(
+        dispatcher.run_once(&fixture.app, Vec::new(), DispatcherMode::Running).unwrap().is_empty()
+    );
+    assert_eq!(
+        number(&fixture, "SELECT count(*) FROM outbox"),
+        5,
+        "mails stay stored until they are sent"
+    );
     let finished = vec![send_one(&fixture, &RecordingClient::default(), &first[0])];
-    assert_eq!(dispatcher.run_once(&fixture.app, finished, DispatcherMode::Running).unwrap().len(), 1);
+    assert_eq!(
+        dispatcher.run_once(&fixture.app, finished, DispatcherMode::Running).unwrap().len(),
+        1
+    );
 }
 
 #[test]
@@ -342,7 +376,10 @@ fn verification_raises_alerts_and_the_newest_thousand_are_kept() {
         assert!(raise("again"));
     }
     assert_eq!(number(&fixture, "SELECT count(*) FROM alerts"), 1_000);
-    assert_eq!(number(&fixture, "SELECT min(created_at) FROM alerts"), 1_767_225_600_000 + 4 * 300_000);
+    assert_eq!(
+        number(&fixture, "SELECT min(created_at) FROM alerts"),
+        1_767_225_600_000 + 4 * 300_000
+    );
 }
 
 fn stored(server: &Server) -> i64 {

@@ -5,20 +5,27 @@ use std::collections::BTreeSet;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use crate::engine::notifications::{START, failing, failing_scene, fire, hook, report, secret, signed, work};
+use crate::engine::notifications::{
+    START, failing, failing_scene, fire, hook, report, secret, signed, work,
+};
 use crate::http::device_login::MailingServer;
 use crate::support::*;
 
 #[test]
 fn the_failure_notification_is_signed_and_sent_before_the_clock_returns() {
     let (_server, user, receiver, notified) = failing_scene();
-    let mut cue = hook(&receiver, json!({"email": false, "webhook": notified.url(), "pause": true}));
+    let mut cue =
+        hook(&receiver, json!({"email": false, "webhook": notified.url(), "pause": true}));
     cue["retry"] = json!({"max_attempts": 3, "backoff_minutes": [10]});
     let cue = user.create(&cue);
     let execution = fire(&user, &cue);
     assert_eq!(user.advance("PT10M")["delivered"], 1);
     assert_eq!(notified.count(), 0, "an attempt before a retry causes no notification");
-    assert_eq!(user.advance("PT10M")["delivered"], 1, "a notification is not counted as a delivery");
+    assert_eq!(
+        user.advance("PT10M")["delivered"],
+        1,
+        "a notification is not counted as a delivery"
+    );
     let sent = notified.deliveries();
     assert_eq!(sent.len(), 1);
     assert_eq!(
@@ -60,9 +67,13 @@ fn notifications_have_the_error_of_the_worker_or_of_the_expired_claim() {
     let lost = fire(&user, &cue);
     user.post(&format!("/v1/executions/{lost}/claim"), &json!({"worker_id": "w1"})).expect(200);
     user.advance("PT15M");
-    let errors: Vec<Value> = notified.deliveries().iter().map(|it| it.json()["last_error"].clone()).collect();
+    let errors: Vec<Value> =
+        notified.deliveries().iter().map(|it| it.json()["last_error"].clone()).collect();
     assert_eq!((errors.len(), &errors[0], &errors[1]), (3, &json!("no\npaper"), &Value::Null));
-    assert!(errors[2].as_str().unwrap().starts_with("the claim of worker w1 expired"), "{errors:?}");
+    assert!(
+        errors[2].as_str().unwrap().starts_with("the claim of worker w1 expired"),
+        "{errors:?}"
+    );
     // The notification is sent once, whatever the worker reports later.
     user.report(&lost, &json!({"success": false}));
     user.settle();
@@ -110,8 +121,11 @@ fn a_notification_is_retried_with_one_id_until_it_is_accepted() {
         user.advance(span);
         assert_eq!(notified.count(), count, "{span}");
     }
-    let ids: BTreeSet<String> =
-        notified.deliveries().iter().map(|it| it.header("webhook-id").unwrap().to_owned()).collect();
+    let ids: BTreeSet<String> = notified
+        .deliveries()
+        .iter()
+        .map(|it| it.header("webhook-id").unwrap().to_owned())
+        .collect();
     assert_eq!(ids.len(), 1, "{ids:?}");
     signed(&notified.deliveries()[2], &secret(&user, "webhook"), None);
 }
@@ -128,7 +142,8 @@ fn a_rejected_notification_is_dropped_and_logged_without_its_path() {
     let line = log.lines().find(|line| line.contains("notification given up")).unwrap();
     assert!(line.contains("it returned 500") && line.contains("127.0.0.1:"), "{line}");
     assert!(!log.contains("/hook"), "{log}");
-    let left: i64 = server.sqlite().query_row("SELECT count(*) FROM outbox", [], |row| row.get(0)).unwrap();
+    let left: i64 =
+        server.sqlite().query_row("SELECT count(*) FROM outbox", [], |row| row.get(0)).unwrap();
     assert_eq!(left, 0);
 }
 
@@ -156,13 +171,15 @@ fn a_hanging_notification_receiver_delays_no_delivery() {
 
 #[test]
 fn a_notification_interrupted_by_a_crash_is_sent_again() {
-    let (mut server, receiver, notified) = (Server::start(DEV_UNLIMITED), failing(), Receiver::start());
+    let (mut server, receiver, notified) =
+        (Server::start(DEV_UNLIMITED), failing(), Receiver::start());
     let user = server.user();
     notified.react(Reaction::Hang);
     let cue = user.create(&hook(&receiver, json!({"email": false, "webhook": notified.url()})));
     let path = format!("/v1/cues/{}/fire", id(&cue));
-    let ids: BTreeSet<String> =
-        (0..5).map(|_| user.post(&path, &json!({})).expect(200)["execution_id"].to_string()).collect();
+    let ids: BTreeSet<String> = (0..5)
+        .map(|_| user.post(&path, &json!({})).expect(200)["execution_id"].to_string())
+        .collect();
     until("all executions have failed", || {
         let failed = user.get("/v1/executions?status=failed").expect(200);
         (failed["total"] == 5).then_some(())
@@ -174,7 +191,8 @@ fn a_notification_interrupted_by_a_crash_is_sent_again() {
     server.restart();
     until("each failure is notified", || {
         let after = notified.deliveries().split_off(before);
-        let after: BTreeSet<String> = after.iter().map(|it| it.json()["execution_id"].to_string()).collect();
+        let after: BTreeSet<String> =
+            after.iter().map(|it| it.json()["execution_id"].to_string()).collect();
         (after == ids).then_some(())
     });
     assert_eq!(receiver.count(), 5, "the executions have ended");
@@ -182,7 +200,8 @@ fn a_notification_interrupted_by_a_crash_is_sent_again() {
 
 #[test]
 fn a_stop_waits_for_the_running_notification_and_keeps_the_others() {
-    let (mut server, receiver, notified) = (Server::start(DEV_UNLIMITED), failing(), Receiver::start());
+    let (mut server, receiver, notified) =
+        (Server::start(DEV_UNLIMITED), failing(), Receiver::start());
     let user = server.user();
     notified.react(Reaction::Hang);
     let cue = user.create(&hook(&receiver, json!({"email": false, "webhook": notified.url()})));
@@ -201,8 +220,11 @@ fn a_stop_waits_for_the_running_notification_and_keeps_the_others() {
     let told_so_far = notified.count();
     server.restart();
     notified.wait_for(5);
-    let ids: BTreeSet<String> =
-        notified.deliveries().iter().map(|it| it.header("webhook-id").unwrap().to_owned()).collect();
+    let ids: BTreeSet<String> = notified
+        .deliveries()
+        .iter()
+        .map(|it| it.header("webhook-id").unwrap().to_owned())
+        .collect();
     assert_eq!((ids.len(), notified.count()), (5, 5), "each once; {told_so_far} before the stop");
 }
 
@@ -219,7 +241,10 @@ fn a_notification_url_at_a_blocked_address_is_never_reached() {
     });
     let cue = user.create(&cue);
     // As if the name of a stored URL now resolved to a blocked address.
-    let sql = format!("UPDATE cues SET on_failure = json_set(on_failure, '$.webhook', '{}')", notified.url());
+    let sql = format!(
+        "UPDATE cues SET on_failure = json_set(on_failure, '$.webhook', '{}')",
+        notified.url()
+    );
     server.sqlite().execute_batch(&sql).unwrap();
     fire(&user, &cue);
     user.advance("PT1H");
@@ -229,7 +254,8 @@ fn a_notification_url_at_a_blocked_address_is_never_reached() {
 
 #[test]
 fn disabled_users_and_runs_over_quota_cause_no_notification() {
-    let (server, receiver, notified) = (Server::with_test_clock(START), failing(), Receiver::start());
+    let (server, receiver, notified) =
+        (Server::with_test_clock(START), failing(), Receiver::start());
     let user = server.client().register("ann@example.com");
     let cue = user.create(&hook(&receiver, json!({"webhook": notified.url()})));
     receiver.react(Reaction::Hang);
@@ -245,8 +271,11 @@ fn disabled_users_and_runs_over_quota_cause_no_notification() {
     assert_eq!(notified.count(), 0);
 
     let plans = tempfile::NamedTempFile::new().unwrap();
-    std::fs::write(plans.path(), r#"{"free": {"cues": 10, "executions": 0, "requests_per_minute": null}}"#)
-        .unwrap();
+    std::fs::write(
+        plans.path(),
+        r#"{"free": {"cues": 10, "executions": 0, "requests_per_minute": null}}"#,
+    )
+    .unwrap();
     let flags = ["--dev", "--test-clock", START, "--plans", plans.path().to_str().unwrap()];
     let (_server, user) = Server::with_user(&flags);
     let mut cue = hook(&receiver, json!({"webhook": notified.url()}));
@@ -272,8 +301,9 @@ fn a_backlog_of_failures_drops_no_alert_and_is_logged_once() {
         FROM n";
     let backlog = |sql: &str| assert!(server.sqlite().execute(sql, []).unwrap() > 0);
     let fires = |times: usize| (0..times).for_each(|_| drop(fire(&user, &cue)));
-    let events =
-        || -> Vec<Value> { notified.deliveries().iter().map(|it| it.json()["event"].clone()).collect() };
+    let events = || -> Vec<Value> {
+        notified.deliveries().iter().map(|it| it.json()["event"].clone()).collect()
+    };
     backlog(fill);
     fires(4);
     assert_eq!(events(), [Value::Null], "only the alert");
@@ -290,7 +320,8 @@ fn a_backlog_of_failures_drops_no_alert_and_is_logged_once() {
     let about = |line: &&str, text: &str| {
         line.contains(text) && line.contains(id) && line.contains("kind=\"failure\"")
     };
-    let dropping = |log: &str| log.lines().filter(|line| about(line, "notifications dropped")).count();
+    let dropping =
+        |log: &str| log.lines().filter(|line| about(line, "notifications dropped")).count();
     assert_eq!(dropping(&server.log()), 1, "it is one backlog: {}", server.log());
     backlog("DELETE FROM outbox WHERE key IN (SELECT key FROM outbox LIMIT 500)");
     fires(1);
@@ -401,7 +432,8 @@ fn a_cue_name_shows_in_mails_as_what_it_is() {
         let base64 = word.trim().strip_prefix("=?utf-8?b?").unwrap().strip_suffix("?=").unwrap();
         STANDARD.decode(base64).unwrap()
     };
-    let decoded: Vec<u8> = [&lines[0]].into_iter().chain(more).flat_map(|word| decoded(word)).collect();
+    let decoded: Vec<u8> =
+        [&lines[0]].into_iter().chain(more).flat_map(|word| decoded(word)).collect();
     assert_eq!(String::from_utf8(decoded).unwrap(), "Cue backup =?UTF-8?Q?paid?= ü failed");
     assert!(!mail.message.contains(['\u{202e}', '\u{2066}']), "{}", mail.message);
     cue["name"] = json!("back\u{202e}up");
@@ -414,8 +446,10 @@ fn a_cue_name_shows_in_mails_as_what_it_is() {
 #[test]
 fn a_user_gets_ten_mails_an_hour_and_the_number_withheld() {
     let (mut mailing, receiver) = (MailingServer::open(DEV_UNLIMITED), failing());
-    let (user, other) =
-        (mailing.client().register("ann@example.com"), mailing.client().register("bob@example.com"));
+    let (user, other) = (
+        mailing.client().register("ann@example.com"),
+        mailing.client().register("bob@example.com"),
+    );
     mailing.server.sqlite().execute_batch("UPDATE users SET confirmed_at = created_at").unwrap();
     let cue = user.create(&hook(&receiver, Value::Null));
     for number in 1..=9 {
@@ -483,7 +517,11 @@ fn a_replaced_key_or_secret_is_mailed_without_the_secret() {
         expected.retain(|it| *it != subject(&mail));
         let page = format!("    {}/auth/device", mailing.server.url());
         for line in ["Time:      2030-01-01T00:00:00Z", &page] {
-            assert!(mail.message.lines().any(|it| it == line), "{line:?} is not in {}", mail.message);
+            assert!(
+                mail.message.lines().any(|it| it == line),
+                "{line:?} is not in {}",
+                mail.message
+            );
         }
         assert!(secrets.iter().all(|secret| !mail.message.contains(secret)), "{}", mail.message);
     }
@@ -514,10 +552,21 @@ fn a_replaced_key_or_secret_is_mailed_without_the_secret() {
 
 #[test]
 fn without_a_mail_server_failures_are_logged_ten_times_an_hour() {
-    let open =
-        ["--registration", "open", "--limits", "off", "--allow-callbacks-to", "loopback", "--page", "off"];
-    for (flags, printed, place) in [(DEV_UNLIMITED, true, "#/runs"), (&open[..], false, "v1/executions")] {
-        let (server, receiver) = (Server::start(&[flags, &["--test-clock", START]].concat()), failing());
+    let open = [
+        "--registration",
+        "open",
+        "--limits",
+        "off",
+        "--allow-callbacks-to",
+        "loopback",
+        "--page",
+        "off",
+    ];
+    for (flags, printed, place) in
+        [(DEV_UNLIMITED, true, "#/runs"), (&open[..], false, "v1/executions")]
+    {
+        let (server, receiver) =
+            (Server::start(&[flags, &["--test-clock", START]].concat()), failing());
         let user = server.client().register("ann@example.com");
         let cue = user.create(&hook(&receiver, Value::Null));
         let executions: Vec<String> = (0..12).map(|_| fire(&user, &cue)).collect();

@@ -54,7 +54,10 @@ fn a_backup_under_load_is_whole_and_can_be_downloaded_and_deleted() {
     let name = made["name"].as_str().unwrap();
     let file = folder.path().join(name);
     assert_checks(&file);
-    assert_eq!((mode(&file), made["bytes"].as_u64()), (0o600, Some(fs::metadata(&file).unwrap().len())));
+    assert_eq!(
+        (mode(&file), made["bytes"].as_u64()),
+        (0o600, Some(fs::metadata(&file).unwrap().len()))
+    );
     assert!(made["took_ms"].is_u64() && made["created_at"].is_string(), "{made}");
     fs::write(folder.path().join("other.db"), "somebody's").unwrap();
     fs::create_dir(folder.path().join("cued-20200101T000000Z.db")).unwrap();
@@ -69,7 +72,10 @@ fn a_backup_under_load_is_whole_and_can_be_downloaded_and_deleted() {
     assert_eq!(downloaded.header("content-disposition"), Some(disposition.as_str()));
     assert_eq!(downloaded.header("content-length"), Some(made["bytes"].to_string().as_str()));
     let head = operator.call("HEAD", &path, &[], b"").unwrap();
-    assert_eq!((head.status, head.header("content-length")), (200, downloaded.header("content-length")));
+    assert_eq!(
+        (head.status, head.header("content-length")),
+        (200, downloaded.header("content-length"))
+    );
     assert_eq!(operator.delete(&path).status, 204);
     assert!(!file.exists());
     operator.delete(&path).expect_error(404, "backup_not_found");
@@ -114,7 +120,10 @@ fn a_folder_that_cannot_be_used_is_an_error_that_says_so() {
     let (_server, operator) = Server::with_user(&flags);
     for refused in [operator.post(BACKUPS, &json!({})), operator.get(BACKUPS)] {
         let refused = refused.expect_error(409, "invalid_state");
-        assert!(refused["error"]["message"].as_str().unwrap().contains("/nowhere/at/all"), "{refused}");
+        assert!(
+            refused["error"]["message"].as_str().unwrap().contains("/nowhere/at/all"),
+            "{refused}"
+        );
     }
 }
 
@@ -129,13 +138,24 @@ fn backups_are_made_one_at_a_time_and_listed_newest_first() {
     operator.post(BACKUPS, &json!({})).expect_error(409, "invalid_state");
     drop(running);
     let names = [make(&operator), make(&operator)].map(|made| made["name"].clone());
-    assert_eq!(names, ["cued-20260101T100000Z.db", "cued-20260101T100001Z.db"], "of the same second");
+    assert_eq!(
+        names,
+        ["cued-20260101T100000Z.db", "cued-20260101T100001Z.db"],
+        "of the same second"
+    );
     api.fixture.advance(61);
     assert_eq!(make(&operator)["created_at"], "2026-01-01T10:01:01Z");
     let listed = operator.get(BACKUPS).expect(200);
-    let names: Vec<&str> =
-        listed["backups"].as_array().unwrap().iter().map(|it| it["name"].as_str().unwrap()).collect();
-    assert_eq!(names, ["cued-20260101T100101Z.db", "cued-20260101T100001Z.db", "cued-20260101T100000Z.db"]);
+    let names: Vec<&str> = listed["backups"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| it["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        names,
+        ["cued-20260101T100101Z.db", "cued-20260101T100001Z.db", "cued-20260101T100000Z.db"]
+    );
 }
 
 #[test]

@@ -46,7 +46,10 @@ fn for_everybody_but_operators_there_are_no_such_paths() {
             ];
             for answer in answers {
                 assert_eq!(answer.expect(404), unknown, "{method} {path}");
-                assert_eq!((answer.header("allow"), answer.header("www-authenticate")), (None, None));
+                assert_eq!(
+                    (answer.header("allow"), answer.header("www-authenticate")),
+                    (None, None)
+                );
             }
         }
     }
@@ -65,7 +68,9 @@ fn a_page_of_another_site_changes_nothing_by_the_session_of_an_operator() {
     assert_eq!(browser.get("/v1/admin/users").expect(200)["total"], 2);
     let body = r#"{"email": "eve@example.com"}"#;
     let foreign = [("Sec-Fetch-Site", "cross-site")];
-    browser.call_with("POST", "/v1/admin/users", &foreign, body).expect_error(403, "cross_site_request");
+    browser
+        .call_with("POST", "/v1/admin/users", &foreign, body)
+        .expect_error(403, "cross_site_request");
     browser.call("POST", "/v1/admin/users", body).expect(201);
 }
 
@@ -85,13 +90,25 @@ fn the_first_user_is_the_operator_and_can_appoint_others() {
 fn an_enabled_operator_always_remains() {
     let (server, operator, other) = with_two_users(DEV_UNLIMITED);
     for change in [json!({"is_operator": false}), json!({"is_disabled": true, "plan": "pro"})] {
-        let refused = operator.patch(&user_path(&operator), &change).expect_error(409, "invalid_state");
-        assert!(refused["error"]["message"].as_str().unwrap().contains("another user"), "{refused}");
+        let refused =
+            operator.patch(&user_path(&operator), &change).expect_error(409, "invalid_state");
+        assert!(
+            refused["error"]["message"].as_str().unwrap().contains("another user"),
+            "{refused}"
+        );
     }
     let me = operator.get("/v1/auth/me").expect(200);
-    assert_eq!((&me["is_operator"], &me["plan"]), (&json!(true), &json!("free")), "nothing was changed");
-    operator.patch(&user_path(&other), &json!({"is_operator": true, "is_disabled": true})).expect(200);
-    operator.patch(&user_path(&operator), &json!({"is_operator": false})).expect_error(409, "invalid_state");
+    assert_eq!(
+        (&me["is_operator"], &me["plan"]),
+        (&json!(true), &json!("free")),
+        "nothing was changed"
+    );
+    operator
+        .patch(&user_path(&other), &json!({"is_operator": true, "is_disabled": true}))
+        .expect(200);
+    operator
+        .patch(&user_path(&operator), &json!({"is_operator": false}))
+        .expect_error(409, "invalid_state");
     ok(&server.db(), &["user", "disable", "ann@example.com"]);
     operator.get("/v1/auth/me").expect_error(401, "invalid_api_key");
 }
@@ -104,19 +121,26 @@ fn users_are_listed_searched_and_added() {
     other.fire(&cue);
     let all = operator.get("/v1/admin/users").expect(200);
     assert_has(&all, json!({"total": 2, "limit": 50, "offset": 0, "has_more": false}));
-    assert_has(&all["users"][0], json!({"email": "ann@example.com", "is_operator": true, "active_cues": 0}));
+    assert_has(
+        &all["users"][0],
+        json!({"email": "ann@example.com", "is_operator": true, "active_cues": 0}),
+    );
     assert_has(
         &all["users"][1],
         json!({"id": id_of(&other), "email": "bob@example.com", "plan": "free", "is_operator": false,
                "is_disabled": false, "active_cues": 1, "executions_this_month": 1}),
     );
     let found = operator.get("/v1/admin/users?q=BOB@&limit=1").expect(200);
-    assert_eq!((&found["total"], &found["users"][0]["email"]), (&json!(1), &json!("bob@example.com")));
+    assert_eq!(
+        (&found["total"], &found["users"][0]["email"]),
+        (&json!(1), &json!("bob@example.com"))
+    );
     assert_eq!(operator.get("/v1/admin/users?q=%25").expect(200)["users"], json!([]));
     let second = operator.get("/v1/admin/users?limit=1&offset=1").expect(200);
     assert_eq!((&second["total"], &second["users"][0]["id"]), (&json!(2), &json!(id_of(&other))));
 
-    let added = operator.post("/v1/admin/users", &json!({"email": " Eve@example.com", "plan": "pro"}));
+    let added =
+        operator.post("/v1/admin/users", &json!({"email": " Eve@example.com", "plan": "pro"}));
     let added = added.expect(201);
     assert_has(&added, json!({"email": "eve@example.com", "plan": "pro", "is_confirmed": true}));
     let eve = operator.with_key(added["api_key"].as_str().unwrap());
@@ -124,9 +148,11 @@ fn users_are_listed_searched_and_added() {
     let add = |body: Value| operator.post("/v1/admin/users", &body);
     add(json!({"email": "eve@example.com"})).expect_error(409, "duplicate_email");
     add(json!({"email": "dan@example.com", "plan": "gold"})).expect_error(400, "invalid_plan");
-    for wrong in
-        [json!({}), json!({"email": "dan"}), json!({"email": "dan@example.com", "is_operator": true})]
-    {
+    for wrong in [
+        json!({}),
+        json!({"email": "dan"}),
+        json!({"email": "dan@example.com", "is_operator": true}),
+    ] {
         add(wrong).expect_error(422, "validation_error");
     }
     for wrong in ["limit=0", "limit=101", "offset=-1"] {
@@ -151,12 +177,19 @@ fn a_user_is_disabled_enabled_and_gets_another_plan() {
     }
     let path = user_path(&other);
     let lower = operator.patch(&path, &json!({"plan": "free"})).expect(200);
-    assert_eq!((&lower["plan"], &lower["active_cues"]), (&json!("free"), &json!(10)), "the newest is paused");
+    assert_eq!(
+        (&lower["plan"], &lower["active_cues"]),
+        (&json!("free"), &json!(10)),
+        "the newest is paused"
+    );
     let disabled = operator.patch(&path, &json!({"is_disabled": true})).expect(200);
     assert_eq!((&disabled["is_disabled"], &disabled["active_cues"]), (&json!(true), &json!(0)));
     other.get("/v1/auth/me").expect_error(401, "invalid_api_key");
     operator.post(&format!("{path}/link"), &json!({})).expect_error(409, "invalid_state");
-    assert_eq!(operator.patch(&path, &json!({"is_disabled": false})).expect(200)["is_disabled"], false);
+    assert_eq!(
+        operator.patch(&path, &json!({"is_disabled": false})).expect(200)["is_disabled"],
+        false
+    );
     other.get("/v1/auth/me").expect(200);
     operator.patch(&path, &json!({"plan": "gold"})).expect_error(400, "invalid_plan");
     operator.patch(&path, &json!({"email": "x@example.com"})).expect_error(422, "validation_error");
@@ -181,7 +214,8 @@ fn registration_is_switched_at_once_and_stays_after_a_restart() {
     let mut server = Server::start(&["--limits", "off"]);
     let operator = server.client().register("ann@example.com");
     let shown = |client: &Client| client.get("/v1/info").expect(200)["registration"].clone();
-    let register = |client: &Client, email: &str| client.post("/v1/auth/register", &json!({"email": email}));
+    let register =
+        |client: &Client, email: &str| client.post("/v1/auth/register", &json!({"email": email}));
     let settings = operator.get("/v1/admin/settings").expect(200);
     assert_eq!(
         settings,
@@ -223,7 +257,9 @@ fn a_switch_of_registration_is_in_force_for_device_logins() {
 
 #[test]
 fn registration_that_a_flag_fixes_names_the_flag() {
-    for (flags, expected) in [(&["--registration", "open"][..], "--registration"), (&["--dev"], "--dev")] {
+    for (flags, expected) in
+        [(&["--registration", "open"][..], "--registration"), (&["--dev"], "--dev")]
+    {
         let server = Server::start(flags);
         let operator = server.client().register("ann@example.com");
         assert_eq!(operator.get("/v1/admin/settings").expect(200)["is_registration_fixed"], true);
@@ -243,7 +279,8 @@ fn requests_for_a_plan_are_approved_and_declined() {
         let token = url.as_str().unwrap().split_once("?token=").unwrap().1.to_owned();
         let form = [("Content-Type", "application/x-www-form-urlencoded")];
         let body = format!("token={token}");
-        let confirmed = server.client().call("POST", "/billing/checkout", &form, body.as_bytes()).unwrap();
+        let confirmed =
+            server.client().call("POST", "/billing/checkout", &form, body.as_bytes()).unwrap();
         assert!(confirmed.status < 400, "{}", confirmed.text());
         let listed = operator.get("/v1/admin/billing").expect(200);
         assert_eq!(listed["requests"].as_array().unwrap().len(), 1);
@@ -264,7 +301,9 @@ fn requests_for_a_plan_are_approved_and_declined() {
     assert_has(&answer, json!({"status": "approved", "current_plan": "pro"}));
     assert_eq!(other.get("/v1/auth/me").expect(200)["plan"], "pro");
     assert_eq!(operator.get("/v1/admin/billing").expect(200)["requests"], json!([]));
-    operator.post("/v1/admin/billing/none/decline", &json!({})).expect_error(404, "plan_request_not_found");
+    operator
+        .post("/v1/admin/billing/none/decline", &json!({}))
+        .expect_error(404, "plan_request_not_found");
 }
 
 #[test]
@@ -306,7 +345,8 @@ fn a_promotion_wakes_the_engine() {
     api.fixture.sql("UPDATE users SET is_operator = 1");
     assert!(api.fixture.write(move |tx| meta::begin_hold(tx, now).unwrap()));
     let notifiers = &api.fixture.app.notifiers;
-    let seen = || [&notifiers.schedule, &notifiers.send, &notifiers.claim].map(|it| it.generation());
+    let seen =
+        || [&notifiers.schedule, &notifiers.send, &notifiers.claim].map(|it| it.generation());
     let before = seen();
     let promoted = operator.post("/v1/admin/promote", &json!({})).expect(200);
     assert_eq!(promoted["held_since"], "2026-01-01T10:00:00Z");

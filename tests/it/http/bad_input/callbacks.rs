@@ -63,7 +63,12 @@ fn a_schedule_error_marks_its_part_on_every_route() {
         (recurring("* * *"), "invalid_schedule", "expression", json!([5, 5])),
         (recurring("0 0 30 2 *"), "invalid_schedule", "day-of-month", json!([4, 6])),
         (json!({"type": "once", "at": "noon"}), "invalid_schedule", "at", Value::Null),
-        (json!({"type": "once", "at": "2020-01-01T00:00:00Z"}), "invalid_schedule", "at", Value::Null),
+        (
+            json!({"type": "once", "at": "2020-01-01T00:00:00Z"}),
+            "invalid_schedule",
+            "at",
+            Value::Null,
+        ),
         (
             json!({"type": "recurring", "cron": "@daily", "timezone": "Nowhere"}),
             "invalid_timezone",
@@ -82,13 +87,21 @@ fn a_schedule_error_marks_its_part_on_every_route() {
             assert_eq!((&error["field"], &error["span"]), (&json!(field), &span), "{schedule}");
         }
     }
-    for (schedule, field) in [(json!({"type": "recurring"}), "expression"), (json!({"type": "once"}), "at")] {
+    for (schedule, field) in
+        [(json!({"type": "recurring"}), "expression"), (json!({"type": "once"}), "at")]
+    {
         let cue = super::changed(super::good_cue(), "schedule", Some(schedule));
         let refused = client.post("/v1/cues", &cue).expect_error(400, "invalid_schedule");
-        assert_eq!((&refused["error"]["field"], &refused["error"]["span"]), (&json!(field), &Value::Null));
+        assert_eq!(
+            (&refused["error"]["field"], &refused["error"]["span"]),
+            (&json!(field), &Value::Null)
+        );
     }
     let refused = client.post(&format!("{path}/fire"), &json!({"send_at": "noon"}));
     assert_eq!(refused.expect_error(400, "invalid_schedule")["error"]["field"], "send_at");
     let both = json!({"schedule": {"cron": "@daily", "at": "2099-01-01T00:00:00Z"}});
-    assert_eq!(client.patch(&path, &both).expect_error(400, "invalid_schedule")["error"]["field"], "type");
+    assert_eq!(
+        client.patch(&path, &both).expect_error(400, "invalid_schedule")["error"]["field"],
+        "type"
+    );
 }

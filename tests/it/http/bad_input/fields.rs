@@ -21,7 +21,10 @@ fn lists_and_headers_have_a_maximum() {
     let user = server.user();
     let execution = format!("/v1/executions/{}", user.fire(&user.create(&super::good_cue())));
     let outcome = |count: usize| {
-        Case::post(&format!("{execution}/outcome"), &json!({"success": true, "artifacts": vec![0; count]}))
+        Case::post(
+            &format!("{execution}/outcome"),
+            &json!({"success": true, "artifacts": vec![0; count]}),
+        )
     };
     let evidence = |count: usize| {
         Case::new("PATCH", &format!("{execution}/evidence"), &json!({"artifacts": vec![0; count]}))
@@ -59,10 +62,14 @@ fn an_error_names_its_field() {
     for refused in [user.post("/v1/cues", &cue), me] {
         let refused = refused.expect_error(400, "invalid_callback_url");
         let text = message(&refused);
-        assert!(text.contains("is signed") && !text.contains("callback."), "no headers go with it: {text}");
+        assert!(
+            text.contains("is signed") && !text.contains("callback."),
+            "no headers go with it: {text}"
+        );
     }
     let fire = format!("/v1/cues/{}/fire", user.create(&super::good_cue())["id"].as_str().unwrap());
-    let refused = user.post(&fire, &json!({"send_at": "noon"})).expect_error(400, "invalid_schedule");
+    let refused =
+        user.post(&fire, &json!({"send_at": "noon"})).expect_error(400, "invalid_schedule");
     assert!(message(&refused).starts_with("send_at: "), "{refused}");
 }
 
@@ -80,7 +87,8 @@ fn registration_requires_a_new_valid_address() {
             register(json!({"email": null})).invalid("string_type", "body.email"),
             register(json!({"email": ""})).invalid("value_error", "body.email"),
             register(json!({"email": "no-address"})).invalid("value_error", "body.email"),
-            register(json!({"email": "a@b.com\r\nBcc: c@d.com"})).invalid("value_error", "body.email"),
+            register(json!({"email": "a@b.com\r\nBcc: c@d.com"}))
+                .invalid("value_error", "body.email"),
             register(json!({"email": "known@example.com"})).expect_error(409, "duplicate_email"),
             register(json!({"email": " KNOWN@example.COM "})).expect_error(409, "duplicate_email"),
             register(json!({"email": "new@example.com"})).accepted(201),

@@ -27,7 +27,11 @@ enum Expected {
 
 impl Case {
     pub fn new(method: &'static str, path: &str, body: &Value) -> Self {
-        Self::raw(method, path, if body.is_null() { Vec::new() } else { body.to_string().into_bytes() })
+        Self::raw(
+            method,
+            path,
+            if body.is_null() { Vec::new() } else { body.to_string().into_bytes() },
+        )
     }
 
     pub fn raw(method: &'static str, path: &str, body: impl Into<Vec<u8>>) -> Self {
@@ -73,7 +77,9 @@ impl Case {
         let json: Value = match (response.status, serde_json::from_slice(&response.body)) {
             (204, _) => Value::Null,
             (_, Ok(json)) => json,
-            (status, Err(error)) => return Some(format!("{status} with a body that is no JSON: {error}")),
+            (status, Err(error)) => {
+                return Some(format!("{status} with a body that is no JSON: {error}"));
+            }
         };
         let (status, code) = match self.expected {
             Expected::Accepted(status) => (status, None),
@@ -133,7 +139,9 @@ fn problem_missing(detail: &Value, kind: &str, loc: &str) -> Option<String> {
         problem["loc"].as_array().map(|loc| loc.iter().map(step).collect::<Vec<_>>().join("."))
     };
     let is_it = |problem: &Value| {
-        problem["type"] == kind && place(problem).as_deref() == Some(loc) && problem["msg"].is_string()
+        problem["type"] == kind
+            && place(problem).as_deref() == Some(loc)
+            && problem["msg"].is_string()
     };
     let found = detail.as_array().is_some_and(|problems| problems.iter().any(is_it));
     (!found).then(|| format!("expected {kind} at {loc}, came {detail}"))
@@ -155,23 +163,27 @@ pub fn check(client: &Client, cases: impl IntoIterator<Item = Case>) {
             Err(error) => Some(error.to_string()),
         };
         let body = String::from_utf8_lossy(&case.body).chars().take(200).collect::<String>();
-        faults.extend(
-            fault.map(|fault| format!("{} [{} {} {body}]\n    {fault}", case.name, case.method, case.path)),
-        );
+        faults.extend(fault.map(|fault| {
+            format!("{} [{} {} {body}]\n    {fault}", case.name, case.method, case.path)
+        }));
     }
     assert!(faults.is_empty(), "{} of {sent} rows:\n{}", faults.len(), faults.join("\n"));
 }
 
 fn headers_missing(response: &Response) -> Option<String> {
-    let wanted = ["x-request-id", "x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset"];
-    let missing: Vec<&str> = wanted.into_iter().filter(|name| response.header(name).is_none()).collect();
+    let wanted =
+        ["x-request-id", "x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset"];
+    let missing: Vec<&str> =
+        wanted.into_iter().filter(|name| response.header(name).is_none()).collect();
     (!missing.is_empty()).then(|| format!("{} without {missing:?}", response.status))
 }
 
 #[test]
 fn account_changes_are_validated() {
     let patch = |body: Value| Case::new("PATCH", "/v1/auth/me", &body).named(&body.to_string());
-    let url = |url: &str| patch(json!({"alert_webhook_url": url})).expect_error(400, "invalid_callback_url");
+    let url = |url: &str| {
+        patch(json!({"alert_webhook_url": url})).expect_error(400, "invalid_callback_url")
+    };
     let server = server();
     let user = server.user();
     check(
@@ -199,5 +211,8 @@ fn account_changes_are_validated() {
         ],
     );
     let refused = user.patch("/v1/auth/me", &json!({"alert_webhook_url": "nowhere"})).expect(400);
-    assert!(refused["error"]["message"].as_str().unwrap().starts_with("alert_webhook_url "), "{refused}");
+    assert!(
+        refused["error"]["message"].as_str().unwrap().starts_with("alert_webhook_url "),
+        "{refused}"
+    );
 }

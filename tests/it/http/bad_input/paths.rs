@@ -10,7 +10,8 @@ fn the_path_of_the_test_clock_exists_only_with_a_test_clock() {
     let server = Server::start(DEV_UNLIMITED);
     for method in ["GET", "HEAD", "POST", "PUT", "DELETE"] {
         for body in ["", "{}", r#"{"advance": "PT1H"}"#] {
-            let response = server.client().call(method, "/v1/test/clock", &[], body.as_bytes()).unwrap();
+            let response =
+                server.client().call(method, "/v1/test/clock", &[], body.as_bytes()).unwrap();
             assert_eq!(response.status, 404, "{method} {body}");
         }
         let announced = [("Content-Length", "3000000")];
@@ -24,7 +25,11 @@ fn the_path_of_the_test_clock_exists_only_with_a_test_clock() {
     clock.client().advance("PT1H");
     let long = json!({"advance": "x".repeat(1_024)});
     clock.client().post("/v1/test/clock", &long).expect_error(413, "payload_too_large");
-    clock.client().call("PUT", "/v1/test/clock", &[], b"").unwrap().expect_error(405, "method_not_allowed");
+    clock
+        .client()
+        .call("PUT", "/v1/test/clock", &[], b"")
+        .unwrap()
+        .expect_error(405, "method_not_allowed");
 }
 
 #[test]
@@ -56,7 +61,8 @@ fn missing_resources_and_those_of_other_users_are_indistinguishable() {
         Case::new("PATCH", &format!("{path}/evidence"), &json!({"summary": "mine"}))
             .expect_error(404, "execution_not_found"),
     ]);
-    let actions = ["claim", "heartbeat", "replay", "verify", "verification-pending", "retry", "cancel"];
+    let actions =
+        ["claim", "heartbeat", "replay", "verify", "verification-pending", "retry", "cancel"];
     rows.extend(actions.map(|action| {
         Case::post(&format!("{path}/{action}"), &json!({})).expect_error(404, "execution_not_found")
     }));
@@ -101,8 +107,9 @@ fn bytes_that_are_no_json_are_refused_and_escapes_count_as_their_characters() {
         ("cut UTF-8", b"\"\xe2\x82\""),
         ("objects 65 deep", &[&b"{\"x\":".repeat(63)[..], b"1", &b"}".repeat(63)].concat()),
     ];
-    let rows =
-        broken.iter().map(|(name, bytes)| body(name, payload(bytes)).expect_error(400, "invalid_json"));
+    let rows = broken
+        .iter()
+        .map(|(name, bytes)| body(name, payload(bytes)).expect_error(400, "invalid_json"));
     // 300,000 times `é` as an escape: 1.8 MB on the wire, 0.6 MB as counted.
     let escaped = format!("\"{}\"", "\\u00e9".repeat(300_000));
     check(&server().user(), rows.chain([body("escapes", payload(escaped)).accepted(201)]));
@@ -115,7 +122,9 @@ fn a_body_over_two_megabytes_is_refused() {
     let filled = |bytes: usize| {
         let cue = super::changed(good_cue(), "description", Some(json!("")));
         let missing = bytes - cue.to_string().len();
-        super::changed(cue, "description", Some(json!("x".repeat(missing)))).to_string().into_bytes()
+        super::changed(cue, "description", Some(json!("x".repeat(missing))))
+            .to_string()
+            .into_bytes()
     };
     let at_the_limit = user.call("POST", "/v1/cues", &[], &filled(MAX_BODY)).unwrap();
     assert_ne!(at_the_limit.status, 413, "{}", at_the_limit.text());

@@ -98,7 +98,11 @@ fn an_upgrade_and_a_cancellation_apply_to_the_next_request() {
         200,
         &["pro, monthly", "100", "5000", "Request this plan"],
     );
-    assert_eq!((plan(&user).as_str(), waiting(&server).len()), ("free", 0), "looking changes nothing");
+    assert_eq!(
+        (plan(&user).as_str(), waiting(&server).len()),
+        ("free", 0),
+        "looking changes nothing"
+    );
     shows(&confirm(&server, &token), 200, &["was sent"]);
     assert_eq!(plan(&user), "free", "the operator has yet to decide");
     let printed = decide(&server, "approve");
@@ -208,7 +212,9 @@ fn a_link_to_the_plan_lasts_a_day() {
     let token = portal(&server, &user);
     user.advance("P1D");
     let form = format!("token={token}&confirmed=yes");
-    for response in [see(&server, "/billing/portal", &token), submit(&server, "/billing/portal", &form)] {
+    for response in
+        [see(&server, "/billing/portal", &token), submit(&server, "/billing/portal", &form)]
+    {
         shows(&response, 404, &["expired"]);
     }
     assert_eq!(plan(&user), "scale");
@@ -219,8 +225,10 @@ fn billing_tokens_are_random_and_not_stored() {
     let (server, user) = limited();
     let token = checkout(&server, &user, "pro", "monthly");
     assert_eq!(token.len(), 64);
-    let stored: Vec<u8> =
-        server.sqlite().query_row("SELECT link_hash FROM billing_requests", [], |row| row.get(0)).unwrap();
+    let stored: Vec<u8> = server
+        .sqlite()
+        .query_row("SELECT link_hash FROM billing_requests", [], |row| row.get(0))
+        .unwrap();
     assert_eq!(stored, sha256(token.as_bytes()));
     let near = token.replace(&token[..1], if token.starts_with('0') { "1" } else { "0" });
     for wrong in ["", "x", &near, "%00", "a&token="] {
@@ -270,14 +278,19 @@ fn a_request_is_decided_once() {
 
 #[test]
 fn an_approved_downgrade_lists_paused_cues_and_pauses_none_without_limits() {
-    let (server, user) = Server::with_user(&["--dev", "--limits", "off", "--default-plan", "scale"]);
+    let (server, user) =
+        Server::with_user(&["--dev", "--limits", "off", "--default-plan", "scale"]);
     (0..101).for_each(|number| drop(user.create(&cue(number))));
     let active = || user.get("/v1/auth/me").expect(200)["active_cues"].clone();
     for (limits, paused) in [("off", 0), ("on", 1)] {
         confirm(&server, &checkout(&server, &user, "pro", "monthly"));
         let id = waiting(&server).remove(0);
         let (printed, code) = billing(&server, &["approve", &id, "--limits", limits]);
-        assert_eq!((code, printed.contains("paused 1 active cue")), (Some(0), paused == 1), "{printed}");
+        assert_eq!(
+            (code, printed.contains("paused 1 active cue")),
+            (Some(0), paused == 1),
+            "{printed}"
+        );
         assert_eq!(active(), json!(101 - paused));
     }
 }
@@ -289,8 +302,9 @@ fn runs_of_a_cue_paused_by_a_downgrade_are_recorded() {
     let cues: Vec<i64> = (0..3).map(|_| fixture.worker_cue(user, |_| ()).key).collect();
     fixture.advance(2 * 3_600);
     let now = fixture.now();
-    let pause =
-        |limit| fixture.app.store.write(move |tx| pause_above_limit(tx, user, limit, now)).wait().unwrap();
+    let pause = |limit| {
+        fixture.app.store.write(move |tx| pause_above_limit(tx, user, limit, now)).wait().unwrap()
+    };
     assert_eq!((pause(None), pause(Some(3)), pause(Some(1)), pause(Some(1))), (0, 0, 2, 0));
     let found = |key: i64| (fixture.cue(key).status, fixture.cue(key).missed_count);
     assert_eq!(found(cues[0]), (CueStatus::Active, 0), "the oldest cue stays active and due");
@@ -304,7 +318,11 @@ fn cancelling_withdraws_a_pending_request() {
     decide(&server, "approve");
     confirm(&server, &checkout(&server, &user, "scale", "monthly"));
     let token = portal(&server, &user);
-    shows(&see(&server, "/billing/portal", &token), 200, &["Your request for scale, monthly is waiting"]);
+    shows(
+        &see(&server, "/billing/portal", &token),
+        200,
+        &["Your request for scale, monthly is waiting"],
+    );
     submit(&server, "/billing/portal", &format!("token={token}&confirmed=yes"));
     assert_eq!((plan(&user).as_str(), waiting(&server).len()), ("free", 0));
 }
@@ -316,7 +334,8 @@ fn the_links_of_a_disabled_user_are_invalid() {
     confirm(&server, &checkout(&server, &user, "pro", "monthly"));
     decide(&server, "approve");
     let (asked, seen) = (checkout(&server, &user, "scale", "monthly"), portal(&server, &user));
-    let disabled = cued(&["user", "disable", "gone@example.com", "--db"]).arg(server.db()).status().unwrap();
+    let disabled =
+        cued(&["user", "disable", "gone@example.com", "--db"]).arg(server.db()).status().unwrap();
     assert!(disabled.success());
     for response in [
         see(&server, "/billing/checkout", &asked),

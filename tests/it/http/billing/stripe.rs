@@ -6,8 +6,8 @@ use cued::billing::stripe::{Stripe, StripeConfig};
 use cued::domain::billing::Prices;
 
 use crate::support::stripe_double::{
-    Mode, NOW_SECS, SECRET_KEY, StripeDouble, WEBHOOK_SECRET, event, flags, purchase, send, send_raw,
-    send_signed, signature, subscription,
+    Mode, NOW_SECS, SECRET_KEY, StripeDouble, WEBHOOK_SECRET, event, flags, purchase, send,
+    send_raw, send_signed, signature, subscription,
 };
 use crate::support::*;
 
@@ -34,7 +34,9 @@ impl Account {
     }
 
     fn checkout(&self, plan: &str, interval: &str) -> Value {
-        self.client.post("/v1/billing/checkout", &json!({"plan": plan, "interval": interval})).expect(200)
+        self.client
+            .post("/v1/billing/checkout", &json!({"plan": plan, "interval": interval}))
+            .expect(200)
     }
 
     fn buy(&self, plan: &str, interval: &str) {
@@ -107,7 +109,10 @@ fn a_paying_customer_is_recognized_by_checkout_and_portal() {
     let call = provider.last_call();
     assert_eq!(call.path, "/v1/billing_portal/sessions");
     let url = server.url();
-    assert_eq!(json!(call.form), json!({"customer": "cus_1", "return_url": format!("{url}/billing/closed")}));
+    assert_eq!(
+        json!(call.form),
+        json!({"customer": "cus_1", "return_url": format!("{url}/billing/closed")})
+    );
 
     account.checkout("scale", "monthly");
     let form = provider.last_call().form;
@@ -146,7 +151,10 @@ fn an_upgrade_and_a_cancellation_apply_to_the_next_request() {
         let path = format!("/v1/cues/{}", id(&made_last));
         let cue = account.client.get(&path).expect(200);
         assert_eq!((&cue["status"], &cue["next_run"]), (&json!("paused"), &Value::Null));
-        account.client.patch(&path, &json!({"status": "active"})).expect_error(403, "cue_limit_exceeded");
+        account
+            .client
+            .patch(&path, &json!({"status": "active"}))
+            .expect_error(403, "cue_limit_exceeded");
     }
 }
 
@@ -290,7 +298,8 @@ fn stripe_events_without_effect_are_accepted_and_logged() {
     for expected in ["invoice.paid", "sub_1", "nobody", "payment failed"] {
         assert!(log.contains(expected), "{expected} in {log}");
     }
-    send_raw(client, &signature("[]", WEBHOOK_SECRET, NOW_SECS), "[]").expect_error(400, "bad_request");
+    send_raw(client, &signature("[]", WEBHOOK_SECRET, NOW_SECS), "[]")
+        .expect_error(400, "bad_request");
 }
 
 #[test]
@@ -299,7 +308,8 @@ fn a_failing_provider_is_a_502_and_the_log_has_the_reason_without_secrets() {
     for mode in [Mode::Broken, Mode::NotJson, Mode::NoUrl] {
         provider.set(mode);
         let wanted = json!({"plan": "pro", "interval": "monthly"});
-        let refusal = account.client.post("/v1/billing/checkout", &wanted).expect_error(502, "billing_error");
+        let refusal =
+            account.client.post("/v1/billing/checkout", &wanted).expect_error(502, "billing_error");
         assert!(!refusal.to_string().contains("Something broke"), "{refusal}");
     }
     let log = server.log();

@@ -25,9 +25,15 @@ fn a_channel_without_what_its_service_needs_is_refused_with_all_fields() {
     let (_server, user) = Server::with_clock_and_user(START);
     for (body, expected) in [
         (json!({}), vec![("type", "Field required")]),
-        (json!({"type": "carrier pigeon"}), vec![("type", "Input should be 'email', 'webhook', 'ntfy'")]),
+        (
+            json!({"type": "carrier pigeon"}),
+            vec![("type", "Input should be 'email', 'webhook', 'ntfy'")],
+        ),
         (json!({"type": "ntfy"}), vec![("url", "Field required")]),
-        (json!({"type": "telegram"}), vec![("bot_token", "Field required"), ("chat_id", "Field required")]),
+        (
+            json!({"type": "telegram"}),
+            vec![("bot_token", "Field required"), ("chat_id", "Field required")],
+        ),
         (
             json!({"type": "gotify", "url": null}),
             vec![("url", "Field required"), ("token", "Field required")],
@@ -53,7 +59,10 @@ fn a_channel_without_what_its_service_needs_is_refused_with_all_fields() {
             json!({"type": "webhook", "url": "https://discord.com/api/webhooks/1/abc"}),
             vec![("url", "this is a URL of Discord; use the type discord")],
         ),
-        (json!({"type": "teams", "url": "https://example.com/hook"}), vec![("url", "a workflow of Teams")]),
+        (
+            json!({"type": "teams", "url": "https://example.com/hook"}),
+            vec![("url", "a workflow of Teams")],
+        ),
         (json!({"type": "ntfy", "url": "https://ntfy.sh/"}), vec![("url", "topic")]),
         (
             json!({"type": "ntfy", "url": "https://ntfy.sh/t", "priority": 6}),
@@ -63,7 +72,10 @@ fn a_channel_without_what_its_service_needs_is_refused_with_all_fields() {
             json!({"type": "webhook", "url": "ftp://a.example"}),
             vec![("url", "url must be absolute and begin with http")],
         ),
-        (json!({"type": "webhook", "url": "https://u:p@a.example"}), vec![("url", "user name or password")]),
+        (
+            json!({"type": "webhook", "url": "https://u:p@a.example"}),
+            vec![("url", "user name or password")],
+        ),
         (
             json!({
                 "type": "webhook", "url": "https://a.example", "name": "", "events": ["execution.failed", "boo"],
@@ -83,7 +95,10 @@ fn a_channel_without_what_its_service_needs_is_refused_with_all_fields() {
             json!({"type": "webhook", "url": "https://a.example", "events": [], "quiet": {"from": "07:00", "to": "07:00"}}),
             vec![("events", "at least 1 item"), ("quiet.to", "differ")],
         ),
-        (json!({"type": "email", "to": "bob@example.com"}), vec![("to", "the address of the account, ")]),
+        (
+            json!({"type": "email", "to": "bob@example.com"}),
+            vec![("to", "the address of the account, ")],
+        ),
     ] {
         let found = problems(&user.post(CHANNELS, &body));
         assert_eq!(found.len(), expected.len(), "{body}: {found:?}");
@@ -102,7 +117,10 @@ fn an_address_that_callbacks_may_not_reach_is_refused() {
     for (body, value) in [
         (json!({"type": "webhook", "url": "http://127.0.0.1:9/"}), "loopback"),
         (json!({"type": "ntfy", "url": "http://localhost/topic"}), "loopback"),
-        (json!({"type": "gotify", "url": "http://10.0.0.1/", "token": "AbcdefghijklmnO"}), "private"),
+        (
+            json!({"type": "gotify", "url": "http://10.0.0.1/", "token": "AbcdefghijklmnO"}),
+            "private",
+        ),
         (
             json!({"type": "telegram", "bot_token": "1:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA", "chat_id": 5, "api_url": "http://169.254.169.254/"}),
             "ADDRESS",
@@ -110,7 +128,9 @@ fn an_address_that_callbacks_may_not_reach_is_refused() {
     ] {
         let found = problems(&user.post(CHANNELS, &body));
         assert_eq!(found.len(), 1, "{body}: {found:?}");
-        let remedy = format!("the operator can allow it: `cued serve --allow-callbacks-to {value}` or CUED_");
+        let remedy = format!(
+            "the operator can allow it: `cued serve --allow-callbacks-to {value}` or CUED_"
+        );
         assert!(found[0].1.contains(&remedy), "{found:?}");
     }
 }
@@ -136,8 +156,7 @@ fn a_patch_with_bad_values_changes_nothing() {
         &channel,
         json!({"chat_id": "-100123", "bot_token": "…AAAA", "api_url": null, "name": "telegram -100123"}),
     );
-    let patch =
-        json!({"type": "slack", "bot_token": null, "chat_id": "here", "quiet": 5, "status": "active"});
+    let patch = json!({"type": "slack", "bot_token": null, "chat_id": "here", "quiet": 5, "status": "active"});
     let found = problems(&user.patch(&path(&channel), &patch));
     let places: Vec<&str> = found.iter().map(|(place, _)| place.as_str()).collect();
     assert_eq!(places, ["type", "bot_token", "chat_id", "quiet", "status"], "{found:?}");
@@ -149,9 +168,15 @@ fn no_error_repeats_a_secret() {
     let (_server, user) = Server::with_clock_and_user(START);
     let slack = "https://hooks.slack.com/services/T0/B0/SECRET-x7Qz";
     let cases = [
-        (json!({"type": "gotify", "token": "SECRET-TOKEN"}), json!({"type": "gotify", "token": "…OKEN"})),
+        (
+            json!({"type": "gotify", "token": "SECRET-TOKEN"}),
+            json!({"type": "gotify", "token": "…OKEN"}),
+        ),
         (json!({"token": "SECRET-TOKEN", "user": 5}), json!({"token": "…OKEN", "user": "…"})),
-        (json!({"url": slack, "name": "n"}), json!({"url": "https://hooks.slack.com/…x7Qz", "name": "n"})),
+        (
+            json!({"url": slack, "name": "n"}),
+            json!({"url": "https://hooks.slack.com/…x7Qz", "name": "n"}),
+        ),
         (
             json!({"type": "gotify", "settings": {"token": "SECRET"}}),
             json!({"type": "gotify", "settings": "…"}),
@@ -181,7 +206,8 @@ fn no_error_repeats_a_secret() {
 #[test]
 fn a_name_is_one_line_that_shows_what_it_is() {
     let (_server, user) = Server::with_clock_and_user(START);
-    let channel = user.post(CHANNELS, &json!({"type": "webhook", "url": "https://a.example"})).expect(201);
+    let channel =
+        user.post(CHANNELS, &json!({"type": "webhook", "url": "https://a.example"})).expect(201);
     for (name, part) in [
         ("   ", "more than white space"),
         ("\u{a0}", "more than white space"),
@@ -192,9 +218,14 @@ fn a_name_is_one_line_that_shows_what_it_is() {
         ("\u{2066}", "one line"),
     ] {
         let body = json!({"type": "webhook", "url": "https://a.example", "name": name});
-        for refused in [user.post(CHANNELS, &body), user.patch(&path(&channel), &json!({"name": name}))] {
+        for refused in
+            [user.post(CHANNELS, &body), user.patch(&path(&channel), &json!({"name": name}))]
+        {
             let found = problems(&refused);
-            assert!(found.len() == 1 && found[0].0 == "name" && found[0].1.contains(part), "{found:?}");
+            assert!(
+                found.len() == 1 && found[0].0 == "name" && found[0].1.contains(part),
+                "{found:?}"
+            );
         }
     }
     let named = user.patch(&path(&channel), &json!({"name": "Büro 日本"})).expect(200);
@@ -204,8 +235,11 @@ fn a_name_is_one_line_that_shows_what_it_is() {
 #[test]
 fn a_patch_does_not_take_null_for_what_every_channel_has() {
     let (_server, user) = Server::with_clock_and_user(START);
-    let channel = user.post(CHANNELS, &json!({"type": "webhook", "url": "https://a.example"})).expect(201);
-    let found = problems(&user.patch(&path(&channel), &json!({"name": null, "events": null, "tags": null})));
+    let channel =
+        user.post(CHANNELS, &json!({"type": "webhook", "url": "https://a.example"})).expect(201);
+    let found = problems(
+        &user.patch(&path(&channel), &json!({"name": null, "events": null, "tags": null})),
+    );
     let text = |kind: &str, field: &str| {
         format!("Value error, should be a {kind}, not null; leave it out to keep the {field}")
     };
@@ -239,14 +273,24 @@ fn a_new_host_needs_the_secret_again() {
             "/a",
             vec!["token"],
         ),
-        (json!({"type": "gotify", "url": at(&mine, ""), "token": "AWSF2n2Tb.4h"}), "url", "", vec!["token"]),
+        (
+            json!({"type": "gotify", "url": at(&mine, ""), "token": "AWSF2n2Tb.4h"}),
+            "url",
+            "",
+            vec!["token"],
+        ),
         (
             json!({"type": "telegram", "bot_token": bot, "chat_id": 5, "api_url": at(&mine, "")}),
             "api_url",
             "",
             vec!["bot_token"],
         ),
-        (json!({"type": "telegram", "bot_token": bot, "chat_id": 5}), "api_url", "", vec!["bot_token"]),
+        (
+            json!({"type": "telegram", "bot_token": bot, "chat_id": 5}),
+            "api_url",
+            "",
+            vec!["bot_token"],
+        ),
         (
             json!({"type": "pushover", "token": key, "user": key, "api_url": at(&mine, "")}),
             "api_url",
@@ -262,7 +306,8 @@ fn a_new_host_needs_the_secret_again() {
             masked[*secret] = channel[*secret].clone();
         }
         for patch in [&moved, &masked] {
-            let refused = user.patch(&super::path(&channel), patch).expect_error(422, "validation_error");
+            let refused =
+                user.patch(&super::path(&channel), patch).expect_error(422, "validation_error");
             let asked: Vec<&str> = refused["detail"]
                 .as_array()
                 .unwrap()
@@ -281,10 +326,14 @@ fn a_new_host_needs_the_secret_again() {
         if path == "/a" {
             user.patch(&super::path(&channel), &json!({"url": at(&other, "/b")})).expect(200);
             let removed = json!({"url": at(&mine, "/a"), "token": null});
-            assert_eq!(user.patch(&super::path(&channel), &removed).expect(200)["token"], Value::Null);
+            assert_eq!(
+                user.patch(&super::path(&channel), &removed).expect(200)["token"],
+                Value::Null
+            );
         }
     }
-    let http = json!({"type": "gotify", "url": "https://gotify.example.com", "token": "AWSF2n2Tb.4h"});
+    let http =
+        json!({"type": "gotify", "url": "https://gotify.example.com", "token": "AWSF2n2Tb.4h"});
     let channel = user.post(CHANNELS, &http).expect(201);
     let plain = json!({"url": "http://gotify.example.com:443"});
     user.patch(&super::path(&channel), &plain).expect_error(422, "validation_error");

@@ -14,7 +14,8 @@ const CHANNELS: &str = "/v1/channels";
 
 /// A server with a test clock that sends its mails to the mailbox.
 fn with_mail(mailbox: &Mailbox) -> (Server, Client) {
-    let mail = ["--smtp-url", &mailbox.url(), "--mail-from", "cued@example.com", "--test-clock", START];
+    let mail =
+        ["--smtp-url", &mailbox.url(), "--mail-from", "cued@example.com", "--test-clock", START];
     Server::with_user(&[&mail[..], &["--allow-callbacks-to", "127.0.0.0/8"]].concat())
 }
 
@@ -93,7 +94,10 @@ fn a_failure_and_the_recovery_are_told_with_what_and_why() {
     let seen = titles(&phone);
     assert_eq!(seen[1..], ["backup recovered after 59 min 40 s"]);
     let channel = user.get(&path(&channel)).expect(200);
-    assert_has(&channel, json!({"last_sent_at": "2026-01-05T10:01:00Z", "waiting": 0, "last_error": null}));
+    assert_has(
+        &channel,
+        json!({"last_sent_at": "2026-01-05T10:01:00Z", "waiting": 0, "last_error": null}),
+    );
 }
 
 #[test]
@@ -130,8 +134,12 @@ fn a_failure_and_the_alert_that_it_raises_are_one_message() {
 #[test]
 fn events_and_tags_select_what_a_channel_tells() {
     let (_server, user) = Server::with_clock_and_user(START);
-    let (failing, recoveries, nas, pauses) =
-        (Receiver::with(Reaction::Status(500)), Receiver::start(), Receiver::start(), Receiver::start());
+    let (failing, recoveries, nas, pauses) = (
+        Receiver::with(Reaction::Status(500)),
+        Receiver::start(),
+        Receiver::start(),
+        Receiver::start(),
+    );
     webhook(&user, &recoveries, json!({"events": ["cue.recovered"]}));
     webhook(&user, &nas, json!({"tags": ["nas", "disk"], "events": ["execution.failed"]}));
     webhook(&user, &pauses, json!({"events": ["cue.paused"]}));
@@ -194,23 +202,30 @@ fn a_channel_is_read_changed_and_deleted() {
     back["priority"] = Value::Null;
     let changed = user.patch(&path(&channel), &back).expect(200);
     let quiet = json!({"from": "22:00", "to": "07:00", "timezone": "Europe/Berlin"});
-    assert_has(&changed, json!({"token": "…NIz2", "priority": null, "quiet": quiet, "name": "ntfy backups"}));
+    assert_has(
+        &changed,
+        json!({"token": "…NIz2", "priority": null, "quiet": quiet, "name": "ntfy backups"}),
+    );
     let stored: String =
         server.sqlite().query_row("SELECT settings FROM channels", [], |row| row.get(0)).unwrap();
     assert!(stored.contains("tk_AgQdq7mVBoFD37zQVN29RhuMzNIz2"), "{stored}");
-    let changed =
-        user.patch(&path(&channel), &json!({"quiet": null, "token": null, "name": "phone"})).expect(200);
+    let changed = user
+        .patch(&path(&channel), &json!({"quiet": null, "token": null, "name": "phone"}))
+        .expect(200);
     assert_has(&changed, json!({"token": null, "quiet": null, "name": "phone"}));
     let other = user.register("bob@example.com");
-    for response in
-        [other.get(&path(&channel)), other.delete(&path(&channel)), other.patch(&path(&channel), &json!({}))]
-    {
+    for response in [
+        other.get(&path(&channel)),
+        other.delete(&path(&channel)),
+        other.patch(&path(&channel), &json!({})),
+    ] {
         response.expect_error(404, "channel_not_found");
     }
     assert_eq!(other.get(CHANNELS).expect(200)["total"], 1, "the failure mails");
     user.delete(&path(&channel)).expect(204);
     user.get(&path(&channel)).expect_error(404, "channel_not_found");
-    user.post(&format!("{}/test", path(&channel)), &json!({})).expect_error(404, "channel_not_found");
+    user.post(&format!("{}/test", path(&channel)), &json!({}))
+        .expect_error(404, "channel_not_found");
 }
 
 #[test]
@@ -242,7 +257,8 @@ fn failure_mails_and_the_alert_webhook_are_shown_as_channels() {
     assert_eq!(told(&receiver)[0]["test"], true);
     let overview = || user.get("/v1/overview").expect(200)["channels"].clone();
     assert_eq!(overview(), json!({"count": 1, "failing": []}));
-    user.post(CHANNELS, &json!({"type": "email", "to": address(&user), "events": ["alert.*"]})).expect(201);
+    user.post(CHANNELS, &json!({"type": "email", "to": address(&user), "events": ["alert.*"]}))
+        .expect(201);
     assert_eq!(overview(), json!({"count": 1, "failing": []}), "no mail is sent here");
 }
 
@@ -291,7 +307,10 @@ fn a_mail_that_only_the_log_of_the_server_gets_is_not_delivered() {
     every_minute(&user, &failing, "backup", json!({}));
     user.advance("PT1M");
     let shown = user.get(&path(&channel)).expect(200);
-    assert_has(&shown, json!({"failures": 2, "waiting": 0, "last_sent_at": null, "last_error": why}));
+    assert_has(
+        &shown,
+        json!({"failures": 2, "waiting": 0, "last_sent_at": null, "last_error": why}),
+    );
 }
 
 #[test]
@@ -309,7 +328,10 @@ fn a_link_leads_to_the_run_if_the_server_has_a_public_url() {
     let cue = every_minute(&user, &failing, "backup", json!({}));
     user.advance("PT1M");
     let execution = user.executions_of(id(&cue))[0].clone();
-    assert_eq!(told(&phone)[0]["link"], format!("https://cued.example.com/x/#/runs/{}", id(&execution)));
+    assert_eq!(
+        told(&phone)[0]["link"],
+        format!("https://cued.example.com/x/#/runs/{}", id(&execution))
+    );
 }
 
 #[test]
@@ -321,7 +343,11 @@ fn a_webhook_channel_is_signed_as_the_alert_webhook() {
     user.advance("PT1M");
     let secret = user.get("/v1/auth/alert-webhook-secret").expect(200);
     let sent = &phone.deliveries()[0];
-    crate::engine::notifications::signed(sent, secret["alert_webhook_secret"].as_str().unwrap(), None);
+    crate::engine::notifications::signed(
+        sent,
+        secret["alert_webhook_secret"].as_str().unwrap(),
+        None,
+    );
     assert_eq!(sent.header("webhook-id"), told(&phone)[0]["id"].as_str());
 }
 
@@ -339,10 +365,16 @@ fn a_test_says_what_came_back_and_is_not_repeated() {
     user.advance("PT2H");
     assert_eq!(receiver.count(), 1);
     receiver.react(Reaction::Status(200));
-    assert_has(&user.post(&test, &json!({})).expect(200), json!({"status": "delivered", "http_status": 200}));
+    assert_has(
+        &user.post(&test, &json!({})).expect(200),
+        json!({"status": "delivered", "http_status": 200}),
+    );
     user.settle();
     let shown = user.get(&path(&channel)).expect(200);
-    assert_has(&shown, json!({"failures": 0, "last_error": null, "last_sent_at": "2026-01-05T11:00:00Z"}));
+    assert_has(
+        &shown,
+        json!({"failures": 0, "last_error": null, "last_sent_at": "2026-01-05T11:00:00Z"}),
+    );
     let body = &told(&receiver)[1];
     assert_has(body, json!({"event": "test", "cue_id": null}));
 }
@@ -360,7 +392,9 @@ fn neither_a_test_nor_an_error_shows_a_secret_that_the_service_repeats() {
         ),
         (
             json!({"type": "telegram", "bot_token": bot_token, "chat_id": 5, "api_url": receiver.url_of("")}),
-            format!(r#"{{"ok":false,"description":"bad token: no route /bot{bot_token}/sendMessage"}}"#),
+            format!(
+                r#"{{"ok":false,"description":"bad token: no route /bot{bot_token}/sendMessage"}}"#
+            ),
         ),
         (
             json!({"type": "slack", "url": hook}),

@@ -1,6 +1,8 @@
 //! The pace of messages: digests, quiet hours, retries, and what a kill and a failing channel leave.
 
-use crate::http::channels::{CHANNELS, START, address, every_minute, path, titles, told, webhook, with_mail};
+use crate::http::channels::{
+    CHANNELS, START, address, every_minute, path, titles, told, webhook, with_mail,
+};
 use crate::support::*;
 
 /// As many cues that all fail at 09:01.
@@ -57,7 +59,8 @@ fn a_burst_is_two_messages_and_the_digest_counts_and_names_the_cues() {
 fn a_thousand_failures_give_each_channel_two_messages_at_most() {
     let count = if is_full_run() { 1_000 } else { 100 };
     let (_server, user) = Server::with_user(DEV_UNLIMITED);
-    let (failing, one, two) = (Receiver::with(Reaction::Status(500)), Receiver::start(), Receiver::start());
+    let (failing, one, two) =
+        (Receiver::with(Reaction::Status(500)), Receiver::start(), Receiver::start());
     webhook(&user, &one, json!({"repeat": "every"}));
     webhook(&user, &two, json!({"repeat": "every", "events": ["execution.failed"]}));
     let cue = every_minute(
@@ -71,7 +74,9 @@ fn a_thousand_failures_give_each_channel_two_messages_at_most() {
     }
     for phone in [&one, &two] {
         // 5 s after the last of them, or at the end of the minute.
-        until("all are told", || (told(phone).iter().map(counted).sum::<usize>() == count).then_some(()));
+        until("all are told", || {
+            (told(phone).iter().map(counted).sum::<usize>() == count).then_some(())
+        });
         assert!(phone.count() <= 2, "{:?}", titles(phone));
     }
 }
@@ -83,7 +88,12 @@ fn what_falls_in_the_quiet_hours_comes_as_one_message_at_their_end() {
     let quiet = json!({"from": "22:00", "to": "07:00", "timezone": "Europe/Berlin"});
     let channel = webhook(&user, &phone, json!({"quiet": quiet, "repeat": "every"}));
     let hourly = json!({"type": "recurring", "cron": "30 * * * *"});
-    every_minute(&user, &failing, "backup", json!({"schedule": hourly, "on_failure": {"email": false}}));
+    every_minute(
+        &user,
+        &failing,
+        "backup",
+        json!({"schedule": hourly, "on_failure": {"email": false}}),
+    );
     user.advance_to("2026-01-05T23:00:00Z");
     assert_eq!(phone.count(), 0);
     assert_eq!(user.get(&path(&channel)).expect(200)["waiting"], 2);
@@ -110,23 +120,34 @@ fn one_event_of_the_quiet_hours_comes_as_itself() {
 #[test]
 fn a_channel_that_fails_ten_times_is_failing_and_tried_every_hour() {
     let (_server, user) = Server::with_clock_and_user(START);
-    let (failing, phone) = (Receiver::with(Reaction::Status(500)), Receiver::with(Reaction::Status(503)));
+    let (failing, phone) =
+        (Receiver::with(Reaction::Status(500)), Receiver::with(Reaction::Status(503)));
     let channel = webhook(&user, &phone, json!({}));
     failing_at_once(&user, &failing, 1);
     user.advance("PT1M");
     // 10 s, 1, 5, 15, then five times 30 min.
-    for (span, tries) in [("PT10S", 2), ("PT1M", 3), ("PT5M", 4), ("PT15M", 5), ("PT30M", 6), ("PT2H", 10)] {
+    for (span, tries) in
+        [("PT10S", 2), ("PT1M", 3), ("PT5M", 4), ("PT15M", 5), ("PT30M", 6), ("PT2H", 10)]
+    {
         user.advance(span);
         assert_eq!(phone.count(), tries, "after {span}");
-        let named = user.get("/v1/overview").expect(200)["channels"]["failing"].as_array().unwrap().len();
-        assert_eq!(named, usize::from(tries >= 3), "the overview names it from the third failure on");
+        let named =
+            user.get("/v1/overview").expect(200)["channels"]["failing"].as_array().unwrap().len();
+        assert_eq!(
+            named,
+            usize::from(tries >= 3),
+            "the overview names it from the third failure on"
+        );
     }
     let shown = user.get(&path(&channel)).expect(200);
     assert_has(&shown, json!({"status": "failing", "failures": 10, "waiting": 1}));
     assert_contains(shown["last_error"].as_str().unwrap(), &["503"]);
     let overview = user.get("/v1/overview").expect(200)["channels"].clone();
     assert_has(&overview, json!({"count": 1}));
-    assert_has(&overview["failing"][0], json!({"id": channel["id"], "last_error": shown["last_error"]}));
+    assert_has(
+        &overview["failing"][0],
+        json!({"id": channel["id"], "last_error": shown["last_error"]}),
+    );
     user.advance("PT59M59S");
     assert_eq!(phone.count(), 10);
     phone.react(Reaction::Status(200));
@@ -136,16 +157,21 @@ fn a_channel_that_fails_ten_times_is_failing_and_tried_every_hour() {
         &user.get(&path(&channel)).expect(200),
         json!({"status": "active", "failures": 0, "waiting": 0}),
     );
-    let ids: Vec<_> =
-        phone.deliveries().iter().map(|sent| sent.header("webhook-id").unwrap().to_owned()).collect();
+    let ids: Vec<_> = phone
+        .deliveries()
+        .iter()
+        .map(|sent| sent.header("webhook-id").unwrap().to_owned())
+        .collect();
     assert!(ids.iter().all(|id| *id == ids[0]), "a receiver recognizes the repetitions");
 }
 
 #[test]
 fn what_waited_for_a_failing_channel_comes_as_one_message() {
     let (_server, user) = Server::with_clock_and_user(START);
-    let (failing, phone) = (Receiver::with(Reaction::Status(500)), Receiver::with(Reaction::Status(503)));
-    let channel = webhook(&user, &phone, json!({"events": ["execution.failed"], "repeat": "every"}));
+    let (failing, phone) =
+        (Receiver::with(Reaction::Status(500)), Receiver::with(Reaction::Status(503)));
+    let channel =
+        webhook(&user, &phone, json!({"events": ["execution.failed"], "repeat": "every"}));
     every_minute(&user, &failing, "backup", json!({}));
     user.advance("PT20M30S");
     let tries = phone.count();
@@ -154,7 +180,10 @@ fn what_waited_for_a_failing_channel_comes_as_one_message() {
     assert_eq!(tested["status"], "delivered");
     user.settle();
     let seen = titles(&phone)[tries..].to_vec();
-    assert_eq!(seen[1], "backup failed: 500 from 127.0.0.1", "the success of the test lets the oldest go");
+    assert_eq!(
+        seen[1], "backup failed: 500 from 127.0.0.1",
+        "the success of the test lets the oldest go"
+    );
     user.advance("PT5S");
     assert_eq!(titles(&phone)[tries + 2..], ["19 failures: backup (19)"]);
 }
@@ -195,8 +224,9 @@ fn messages_survive_a_kill_and_are_repeated_once_at_most() {
     failing_at_once(&user, &failing, 3);
     // The clock does not arrive while the first message is under way.
     let advancing = user.clone();
-    let advance =
-        std::thread::spawn(move || advancing.try_post("/v1/test/clock", &json!({"advance": "PT1M"})));
+    let advance = std::thread::spawn(move || {
+        advancing.try_post("/v1/test/clock", &json!({"advance": "PT1M"}))
+    });
     phone.wait_hanging(1);
     until("all runs have failed", || {
         let sql = "SELECT count(*) FROM executions WHERE status = 'failed'";
@@ -209,8 +239,11 @@ fn messages_survive_a_kill_and_are_repeated_once_at_most() {
     server.restart_at("2026-01-05T09:01:00Z");
     let user = user.at(server.addr());
     user.advance("PT1M");
-    let ids: Vec<String> =
-        phone.deliveries().iter().map(|sent| sent.header("webhook-id").unwrap().to_owned()).collect();
+    let ids: Vec<String> = phone
+        .deliveries()
+        .iter()
+        .map(|sent| sent.header("webhook-id").unwrap().to_owned())
+        .collect();
     assert_eq!(ids.len(), 4, "{ids:?}");
     assert_eq!(ids[0], ids[1], "the message that the kill cut off");
     let mut runs: Vec<String> = titles(&phone)[1..].to_vec();
@@ -221,8 +254,11 @@ fn messages_survive_a_kill_and_are_repeated_once_at_most() {
 #[test]
 fn a_deleted_or_changed_channel_tells_nothing_old() {
     let (_server, user) = Server::with_clock_and_user(START);
-    let (failing, phone, other) =
-        (Receiver::with(Reaction::Status(500)), Receiver::with(Reaction::Status(503)), Receiver::start());
+    let (failing, phone, other) = (
+        Receiver::with(Reaction::Status(500)),
+        Receiver::with(Reaction::Status(503)),
+        Receiver::start(),
+    );
     let deleted = webhook(&user, &phone, json!({}));
     let moved = webhook(&user, &phone, json!({}));
     failing_at_once(&user, &failing, 2);
@@ -234,7 +270,8 @@ fn a_deleted_or_changed_channel_tells_nothing_old() {
     user.advance("PT6S");
     assert_eq!(phone.count(), before);
     assert_eq!(other.count(), 2);
-    let left: i64 = _server.sqlite().query_row("SELECT count(*) FROM notices", [], |row| row.get(0)).unwrap();
+    let left: i64 =
+        _server.sqlite().query_row("SELECT count(*) FROM notices", [], |row| row.get(0)).unwrap();
     assert_eq!(left, 0, "what all channels have told is deleted");
     assert_eq!(user.get(CHANNELS).expect(200)["total"], 2);
 }
@@ -274,7 +311,8 @@ fn an_account_gets_ten_mails_an_hour_and_then_a_digest() {
         assert_eq!(mailbox.next().header("Subject"), Some("backup failed: 500 from 127.0.0.1"));
     }
     assert!(mailbox.is_empty());
-    user.post(&format!("{}/test", path(&channel)), &json!({})).expect_error(429, "rate_limit_exceeded");
+    user.post(&format!("{}/test", path(&channel)), &json!({}))
+        .expect_error(429, "rate_limit_exceeded");
     // An hour after the first.
     user.advance("PT1M30S");
     assert_eq!(mailbox.next().header("Subject"), Some("50 failures: backup (50)"));
@@ -299,13 +337,18 @@ fn a_single_message_too_many_for_a_minute_opens_the_next_one() {
     user.advance("PT49.999S");
     assert_eq!(phone.count(), 5);
     user.advance("PT0.001S");
-    assert_eq!(titles(&phone)[5..], ["late failed: 500 from 127.0.0.1"], "with its own title and link");
+    assert_eq!(
+        titles(&phone)[5..],
+        ["late failed: 500 from 127.0.0.1"],
+        "with its own title and link"
+    );
 }
 
 #[test]
 fn another_attempt_waits_for_the_end_of_the_quiet_hours() {
     let (_server, user) = Server::with_clock_and_user(START);
-    let (failing, phone) = (Receiver::with(Reaction::Status(500)), Receiver::with(Reaction::Status(503)));
+    let (failing, phone) =
+        (Receiver::with(Reaction::Status(500)), Receiver::with(Reaction::Status(503)));
     let channel = webhook(&user, &phone, json!({"quiet": {"from": "09:05", "to": "10:00"}}));
     failing_at_once(&user, &failing, 1);
     user.advance("PT5M");
@@ -337,7 +380,8 @@ fn channels_that_hang_delay_no_other_of_the_account() {
     let all = || hanging.iter().chain([&phone]).all(|receiver| receiver.count() == 1);
     until("all are called", || all().then_some(()));
     let listed = user.get(CHANNELS).expect(200);
-    let ended = listed["channels"].as_array().unwrap().iter().filter(|channel| channel["failures"] != 0);
+    let ended =
+        listed["channels"].as_array().unwrap().iter().filter(|channel| channel["failures"] != 0);
     assert_eq!(ended.count(), 0, "none has waited for the end of another");
     hanging.iter().for_each(Receiver::release);
 }
@@ -345,14 +389,17 @@ fn channels_that_hang_delay_no_other_of_the_account() {
 #[test]
 fn a_message_of_a_disabled_account_is_dropped_which_is_no_failure_of_its_channel() {
     let (server, user) = Server::with_clock_and_user(START);
-    let (failing, phone) = (Receiver::with(Reaction::Status(500)), Receiver::with(Reaction::Status(503)));
+    let (failing, phone) =
+        (Receiver::with(Reaction::Status(500)), Receiver::with(Reaction::Status(503)));
     let channel = webhook(&user, &phone, json!({}));
     let email = address(&user);
     failing_at_once(&user, &failing, 1);
     user.advance("PT1M");
     assert_eq!(phone.count(), 1);
     let operate = |action: &str| {
-        assert!(run(&["user", action, &email, "--db", server.db().to_str().unwrap()]).status.success());
+        assert!(
+            run(&["user", action, &email, "--db", server.db().to_str().unwrap()]).status.success()
+        );
     };
     operate("disable");
     server.client().advance("PT1H");

@@ -1,6 +1,8 @@
 //! Failures of a cue in a row: told once, then by reminders, then as recovered.
 
-use crate::http::channels::{CHANNELS, START, every_minute, path, titles, told, webhook, with_mail};
+use crate::http::channels::{
+    CHANNELS, START, every_minute, path, titles, told, webhook, with_mail,
+};
 use crate::support::*;
 
 const HOURLY: &str = "0 * * * *";
@@ -17,7 +19,8 @@ fn told_at(receiver: &Receiver) -> Vec<String> {
 #[test]
 fn failures_in_a_row_are_told_once_then_by_reminders_then_as_recovered() {
     let (_server, user) = Server::with_clock_and_user(START);
-    let (failing, phone, all) = (Receiver::with(Reaction::Status(500)), Receiver::start(), Receiver::start());
+    let (failing, phone, all) =
+        (Receiver::with(Reaction::Status(500)), Receiver::start(), Receiver::start());
     let channel = webhook(&user, &phone, json!({}));
     assert_has(&channel, json!({"repeat": "first", "remind_after_seconds": 86_400}));
     let every = webhook(&user, &all, json!({"repeat": "every"}));
@@ -33,14 +36,22 @@ fn failures_in_a_row_are_told_once_then_by_reminders_then_as_recovered() {
             format!("backup is still failing after 2 d: {reason}"),
         ]
     );
-    assert_eq!(told_at(&phone), ["2026-01-05T10:00:00Z", "2026-01-06T10:00:00Z", "2026-01-07T10:00:00Z"]);
+    assert_eq!(
+        told_at(&phone),
+        ["2026-01-05T10:00:00Z", "2026-01-06T10:00:00Z", "2026-01-07T10:00:00Z"]
+    );
     let reminder = &told(&phone)[1];
-    assert_has(reminder, json!({"event": "execution.failed", "alert_type": "consecutive_failures"}));
+    assert_has(
+        reminder,
+        json!({"event": "execution.failed", "alert_type": "consecutive_failures"}),
+    );
     assert_contains(
         reminder["text"].as_str().unwrap(),
         &["runs have failed since Mon 5 Jan 2026, 10:00 UTC."],
     );
-    let ids = |receiver: &Receiver| told(receiver).iter().map(|body| body["id"].clone()).collect::<Vec<_>>();
+    let ids = |receiver: &Receiver| {
+        told(receiver).iter().map(|body| body["id"].clone()).collect::<Vec<_>>()
+    };
     assert_eq!(ids(&phone).iter().collect::<std::collections::HashSet<_>>().len(), 3);
     assert_eq!(all.count(), 51, "each failed run, and no reminder");
     failing.react(Reaction::Status(200));
@@ -58,7 +69,8 @@ fn failures_in_a_row_are_told_once_then_by_reminders_then_as_recovered() {
 #[test]
 fn a_failure_whose_message_is_refused_for_good_is_told_with_the_next_one() {
     let (_server, user) = Server::with_clock_and_user(START);
-    let (failing, phone) = (Receiver::with(Reaction::Status(500)), Receiver::with(Reaction::Status(413)));
+    let (failing, phone) =
+        (Receiver::with(Reaction::Status(500)), Receiver::with(Reaction::Status(413)));
     webhook(&user, &phone, json!({}));
     failing_cue(&user, &failing, HOURLY);
     user.advance_to("2026-01-05T10:30:00Z");
@@ -74,8 +86,11 @@ fn a_failure_whose_message_is_refused_for_good_is_told_with_the_next_one() {
 fn reminders_come_by_the_clock_and_end_with_a_pause() {
     let (_server, user) = Server::with_clock_and_user(START);
     let (failing, phone) = (Receiver::with(Reaction::Status(500)), Receiver::start());
-    let channel =
-        webhook(&user, &phone, json!({"remind_after_seconds": 900, "events": ["execution.failed"]}));
+    let channel = webhook(
+        &user,
+        &phone,
+        json!({"remind_after_seconds": 900, "events": ["execution.failed"]}),
+    );
     let cue = failing_cue(&user, &failing, "0 0 1 1 *");
     user.fire(&cue);
     user.settle();
@@ -138,8 +153,9 @@ fn each_channel_tells_what_it_takes_from_its_first_failure_on() {
     webhook(&user, &late, json!({}));
     user.patch(&path(&tagged), &json!({"tags": []})).expect(200);
     user.advance_to("2026-01-06T13:30:00Z");
-    let of_day =
-        |receiver: &Receiver| told_at(receiver).iter().map(|at| at[8..13].to_owned()).collect::<Vec<_>>();
+    let of_day = |receiver: &Receiver| {
+        told_at(receiver).iter().map(|at| at[8..13].to_owned()).collect::<Vec<_>>()
+    };
     assert_eq!(of_day(&first), ["05T10", "06T10"]);
     assert_eq!(of_day(&alerts), ["05T12", "06T12"], "the third failure raises it");
     assert_eq!(of_day(&late), ["05T13", "06T13"]);
@@ -156,8 +172,9 @@ fn a_reminder_survives_a_kill_and_a_downtime_and_comes_once() {
     assert_eq!(phone.count(), 1);
     phone.react(Reaction::Hang);
     let advancing = user.clone();
-    let advance =
-        std::thread::spawn(move || advancing.try_post("/v1/test/clock", &json!({"advance": "P1D"})));
+    let advance = std::thread::spawn(move || {
+        advancing.try_post("/v1/test/clock", &json!({"advance": "P1D"}))
+    });
     phone.wait_hanging(1);
     server.kill();
     drop(advance.join().unwrap());
@@ -181,7 +198,8 @@ fn failures_in_a_row_are_mailed_once_a_day_and_runs_by_hand_always() {
     let mailbox = Mailbox::open();
     let (_server, user) = with_mail(&mailbox);
     let failing = Receiver::with(Reaction::Status(500));
-    let mailed = json!({"schedule": {"type": "recurring", "cron": HOURLY}, "on_failure": {"email": true}});
+    let mailed =
+        json!({"schedule": {"type": "recurring", "cron": HOURLY}, "on_failure": {"email": true}});
     let cue = every_minute(&user, &failing, "backup", mailed);
     let mails = |count: usize, what: &str| {
         for _ in 0..count {
@@ -209,7 +227,8 @@ fn failures_in_a_row_are_mailed_once_a_day_and_runs_by_hand_always() {
 fn the_fields_of_repetition_are_checked_kept_and_never_null() {
     let (_server, user) = Server::with_clock_and_user(START);
     let phone = Receiver::start();
-    let channel = webhook(&user, &phone, json!({"repeat": "every", "remind_after_seconds": 604_800}));
+    let channel =
+        webhook(&user, &phone, json!({"repeat": "every", "remind_after_seconds": 604_800}));
     for wrong in [
         json!({"repeat": "once"}),
         json!({"repeat": null}),
@@ -226,6 +245,9 @@ fn the_fields_of_repetition_are_checked_kept_and_never_null() {
     let kept = user.patch(&path(&channel), &json!({"name": "phone"})).expect(200);
     assert_has(&kept, json!({"repeat": "every", "remind_after_seconds": 604_800}));
     for built_in in user.get(CHANNELS).expect(200)["channels"].as_array().unwrap() {
-        assert!(built_in["remind_after_seconds"].is_number() && built_in["repeat"].is_string(), "{built_in}");
+        assert!(
+            built_in["remind_after_seconds"].is_number() && built_in["repeat"].is_string(),
+            "{built_in}"
+        );
     }
 }

@@ -61,13 +61,22 @@ fn path_of(request: &ServiceRequest) -> &str {
     }
 }
 
-fn send(channel_type: ChannelType, settings: &Settings, message: &Message) -> (ServiceRequest, Answer) {
+fn send(
+    channel_type: ChannelType,
+    settings: &Settings,
+    message: &Message,
+) -> (ServiceRequest, Answer) {
     let request = request(channel_type, settings, message);
-    let answer = receive(channel_type, path_of(&request), &request.headers, request.body.as_bytes());
+    let answer =
+        receive(channel_type, path_of(&request), &request.headers, request.body.as_bytes());
     (request, answer)
 }
 
-fn read_at(channel_type: ChannelType, (http_status, headers, body): &Answer, now: Timestamp) -> Verdict {
+fn read_at(
+    channel_type: ChannelType,
+    (http_status, headers, body): &Answer,
+    now: Timestamp,
+) -> Verdict {
     let answer = ServiceAnswer { http_status: *http_status, headers, body: body.as_bytes(), now };
     (service(channel_type).read)(&answer)
 }
@@ -94,7 +103,8 @@ fn accepted(channel_type: ChannelType, settings: &Settings, message: &Message) -
 
 /// Returns whether `part` is `whole`, or a beginning of it that was cut.
 fn is_whole_or_cut(part: &str, whole: &str) -> bool {
-    part == whole || part.strip_suffix('…').is_some_and(|start| !start.is_empty() && whole.starts_with(start))
+    part == whole
+        || part.strip_suffix('…').is_some_and(|start| !start.is_empty() && whole.starts_with(start))
 }
 
 #[test]
@@ -106,7 +116,12 @@ fn each_type_has_its_row_in_the_table() {
         let given = settings_of(channel_type);
         for setting in row.settings {
             if let Some(value) = given.get(setting.name) {
-                assert_eq!((row.check)(setting.name, value), Ok(()), "{channel_type:?} {}", setting.name);
+                assert_eq!(
+                    (row.check)(setting.name, value),
+                    Ok(()),
+                    "{channel_type:?} {}",
+                    setting.name
+                );
             }
             assert!(
                 !setting.is_required || given.get(setting.name).is_some(),
@@ -135,24 +150,29 @@ fn a_label_names_the_topic_host_or_chat() {
         (ChannelType::Gotify, "127.0.0.1"),
         (ChannelType::Pushover, "127.0.0.1"),
     ] {
-        assert_eq!((service(channel_type).label)(&settings_of(channel_type)), label, "{channel_type:?}");
+        assert_eq!(
+            (service(channel_type).label)(&settings_of(channel_type)),
+            label,
+            "{channel_type:?}"
+        );
     }
     assert_eq!((service(ChannelType::Pushover).label)(&Settings::default()), "api.pushover.net");
 }
 
 #[test]
 fn every_message_passes_its_service_and_shows_what_it_says() {
-    let hostile =
-        "<b>&lt; *bold* _it_ ~s~ `code` ||x|| @everyone <!channel> <@U123> [x](http://evil) \"q\" \\ 🔥";
+    let hostile = "<b>&lt; *bold* _it_ ~s~ `code` ||x|| @everyone <!channel> <@U123> [x](http://evil) \"q\" \\ 🔥";
     let control = " a\r\nBcc:\tx\u{1b}[31m\u{7}\u{202e} z\u{2028} ";
     let lines = "# head\n- item\n+ more\n> quote\r\n1. one\t<script>alert(1)</script>\u{7}\n\n`*_~|[]\\<>&\"@here\n  - in";
-    let shown_lines =
-        "# head\n- item\n+ more\n> quote\n1. one <script>alert(1)</script>\n`*_~|[]\\<>&\"@here\n  - in";
+    let shown_lines = "# head\n- item\n+ more\n> quote\n1. one <script>alert(1)</script>\n`*_~|[]\\<>&\"@here\n  - in";
     let long = |text: &str| text.repeat(20_000 / text.chars().count());
     let no_text = String::new();
     let mut cases = vec![
         ("backup failed 3 times: 503 from nas.lan".to_owned(), no_text.clone()),
-        ("backup failed".to_owned(), "The run of Thu 1 Jan 2026, 10:00 UTC will not be retried.".to_owned()),
+        (
+            "backup failed".to_owned(),
+            "The run of Thu 1 Jan 2026, 10:00 UTC will not be retried.".to_owned(),
+        ),
         (hostile.to_owned(), hostile.to_owned()),
         (control.to_owned(), lines.to_owned()),
         (long("t"), no_text.clone()),
@@ -177,13 +197,19 @@ fn every_message_passes_its_service_and_shows_what_it_says() {
         cases.push(("title".to_owned(), long(text)));
         cases.push((long(text), long(text)));
     }
-    for channel_type in posting_types().filter(|channel_type| *channel_type != ChannelType::Webhook) {
+    for channel_type in posting_types().filter(|channel_type| *channel_type != ChannelType::Webhook)
+    {
         for (title, text) in &cases {
             for link in [None, Some(LINK), Some(LOCAL_LINK)] {
-                let found = accepted(channel_type, &settings_of(channel_type), &message(title, text, link));
+                let found =
+                    accepted(channel_type, &settings_of(channel_type), &message(title, text, link));
                 let whole = title.replace(control, "a Bcc: x [31m z");
                 let whole = whole.split_whitespace().collect::<Vec<_>>().join(" ");
-                assert!(is_whole_or_cut(&found.title, &whole), "{channel_type:?}: {:?}", found.title);
+                assert!(
+                    is_whole_or_cut(&found.title, &whole),
+                    "{channel_type:?}: {:?}",
+                    found.title
+                );
                 let whole = without_blank_lines(text.replace(lines, shown_lines).trim());
                 assert!(
                     is_whole_or_cut(&found.text, &whole),
@@ -214,7 +240,11 @@ fn a_text_is_cut_at_the_limit_in_the_unit_that_the_service_counts() {
         (ChannelType::Pushover, 1024),
     ] {
         assert_eq!(uncut(channel_type, "title", &fire(most)), (true, true), "{channel_type:?}");
-        assert_eq!(uncut(channel_type, "title", &fire(most + 1)), (true, false), "{channel_type:?}");
+        assert_eq!(
+            uncut(channel_type, "title", &fire(most + 1)),
+            (true, false),
+            "{channel_type:?}"
+        );
     }
     for (channel_type, most) in [(ChannelType::Discord, 256 / 2), (ChannelType::Pushover, 250)] {
         assert_eq!(uncut(channel_type, &fire(most), "text"), (true, true), "{channel_type:?}");
@@ -241,12 +271,17 @@ fn a_header_of_slack_that_is_cut_is_repeated_in_whole() {
 
 #[test]
 fn a_workflow_of_slack_gets_flat_texts() {
-    for path in
-        ["/triggers/T0123456789/3141592653589/c6e6c0d868b3054ca0f4611a5dbadaf", "/workflows/T0/A0/1/x"]
-    {
+    for path in [
+        "/triggers/T0123456789/3141592653589/c6e6c0d868b3054ca0f4611a5dbadaf",
+        "/workflows/T0/A0/1/x",
+    ] {
         let settings = with_url(ChannelType::Slack, path);
-        let found = accepted(ChannelType::Slack, &settings, &message("a <!channel>", "b", Some(LINK)));
-        assert_eq!((found.title.as_str(), found.link.as_deref()), ("a <\u{200b}!channel>", Some(LINK)));
+        let found =
+            accepted(ChannelType::Slack, &settings, &message("a <!channel>", "b", Some(LINK)));
+        assert_eq!(
+            (found.title.as_str(), found.link.as_deref()),
+            ("a <\u{200b}!channel>", Some(LINK))
+        );
     }
 }
 
@@ -255,11 +290,15 @@ fn the_number_of_a_list_is_no_markup() {
     let text = "5. five\n 12) twelve\n1.5 of 3.\na 5. b\n=====";
     let sent = message("5. five failed", text, None);
     let body = |channel_type| -> Value {
-        serde_json::from_str(&request(channel_type, &settings_of(channel_type), &sent).body).unwrap()
+        serde_json::from_str(&request(channel_type, &settings_of(channel_type), &sent).body)
+            .unwrap()
     };
     let escaped = "5\\. five\n 12\\) twelve\n1\\.5 of 3.\na 5. b\n\\=====";
     let embed = body(ChannelType::Discord)["embeds"][0].clone();
-    assert_eq!((&embed["title"], &embed["description"]), (&json!("5\\. five failed"), &json!(escaped)));
+    assert_eq!(
+        (&embed["title"], &embed["description"]),
+        (&json!("5\\. five failed"), &json!(escaped))
+    );
     let attachment = body(ChannelType::Mattermost)["attachments"][0].clone();
     assert_eq!(attachment["text"], format!("**5\\. five failed**\n\n{escaped}"));
 }
@@ -310,17 +349,25 @@ fn a_webhook_gets_the_fields_of_an_alert() {
         "message": "Worker w lost its claim", "metadata": {"attempt": 1}, "created_at": "2026-01-01T09:00:00Z",
     });
     let found = body(&Message { alert: Some(alert.clone()), ..failed.clone() });
-    for name in ["alert_type", "severity", "cue_id", "execution_id", "message", "metadata", "created_at"] {
+    for name in
+        ["alert_type", "severity", "cue_id", "execution_id", "message", "metadata", "created_at"]
+    {
         assert_eq!(found[name], alert[name], "{name}");
     }
     assert_eq!((&found["id"], &found["title"]), (&json!(failed.id), &json!("backup failed")));
-    let headers = request(ChannelType::Webhook, &settings, &Message { alert: Some(alert), ..failed }).headers;
-    assert!(headers.contains(&("X-CueAPI-Alert-Type".to_owned(), "claim_lost".to_owned())), "{headers:?}");
+    let headers =
+        request(ChannelType::Webhook, &settings, &Message { alert: Some(alert), ..failed }).headers;
+    assert!(
+        headers.contains(&("X-CueAPI-Alert-Type".to_owned(), "claim_lost".to_owned())),
+        "{headers:?}"
+    );
 }
 
 #[test]
 fn a_url_is_checked_for_its_service() {
-    use ChannelType::{Discord, Gotify, Mattermost, Ntfy, Pushover, Slack, Teams, Telegram, Webhook};
+    use ChannelType::{
+        Discord, Gotify, Mattermost, Ntfy, Pushover, Slack, Teams, Telegram, Webhook,
+    };
     let long_topic = format!("https://ntfy.sh/{}", "x".repeat(64));
     for (channel_type, name, url) in [
         (Slack, "url", "https://hooks.slack.com/services/T0/B0/x"),
@@ -393,14 +440,27 @@ fn a_url_of_another_service_names_its_type() {
         (Webhook, "url", "https://ntfy.sh/backups", "ntfy; use the type ntfy"),
         (Webhook, "url", "https://a.webhook.office.com/webhookb2/1", "Teams; use the type teams"),
         (Slack, "url", "https://discord.com/api/webhooks/123/abc", "Discord; use the type discord"),
-        (Mattermost, "url", "https://hooks.slack.com/services/T0/B0/x", "Slack; use the type slack"),
-        (Teams, "url", "https://discordapp.com/api/webhooks/123/abc", "Discord; use the type discord"),
+        (
+            Mattermost,
+            "url",
+            "https://hooks.slack.com/services/T0/B0/x",
+            "Slack; use the type slack",
+        ),
+        (
+            Teams,
+            "url",
+            "https://discordapp.com/api/webhooks/123/abc",
+            "Discord; use the type discord",
+        ),
         (Discord, "url", "https://x.logic.azure.com/workflows/1", "Teams; use the type teams"),
         (Gotify, "url", "https://ntfy.sh/backups", "ntfy; use the type ntfy"),
         (Ntfy, "url", "https://api.telegram.org/bot1:x", "Telegram; use the type telegram"),
         (Telegram, "api_url", "https://api.pushover.net", "Pushover; use the type pushover"),
     ] {
-        assert_eq!((service(channel_type).check)(name, url), Err(format!("this is a URL of {other}")));
+        assert_eq!(
+            (service(channel_type).check)(name, url),
+            Err(format!("this is a URL of {other}"))
+        );
     }
     for (host, expected) in [
         ("hooks.slack.com", Some(Slack)),

@@ -29,7 +29,8 @@ fn subject(mail: &Received) -> &str {
 /// The values of a link's query, as the form of its page posts them.
 fn post_link(client: &Client, link: &str, more: &[(&str, &str)]) -> Response {
     let (path, query) = link.split_once('?').unwrap();
-    let mut pairs: Vec<(&str, &str)> = query.split('&').map(|pair| pair.split_once('=').unwrap()).collect();
+    let mut pairs: Vec<(&str, &str)> =
+        query.split('&').map(|pair| pair.split_once('=').unwrap()).collect();
     pairs.extend(more);
     post_form(client, path, &pairs)
 }
@@ -48,14 +49,19 @@ fn an_unconfirmed_address_gets_one_fixed_mail_until_it_is_confirmed() {
     let cue = failing_cue(&bob);
     (0..3).for_each(|_| fail(&bob, &cue));
     let asked = mailing.mailbox.next();
-    assert_eq!((asked.to.as_str(), subject(&asked)), ("TO:<bob@example.com>", "Confirm your email address"));
+    assert_eq!(
+        (asked.to.as_str(), subject(&asked)),
+        ("TO:<bob@example.com>", "Confirm your email address")
+    );
     assert!(!asked.message.contains("stranger"), "{}", asked.message);
     assert!(mailing.mailbox.is_empty(), "it is sent once");
 
     let link = asked.link();
     let page = mailing.client().get(&link);
     assert_eq!(page.status, 200);
-    assert!(page.text().contains("bob@example.com") && page.text().contains("Confirm this address"));
+    assert!(
+        page.text().contains("bob@example.com") && page.text().contains("Confirm this address")
+    );
     fail(&bob, &cue);
     assert!(mailing.mailbox.is_empty(), "a GET confirms nothing");
     let wrong = link.replace("token=", "token=0");
@@ -92,7 +98,8 @@ fn the_first_user_an_added_user_and_one_who_signed_in_are_confirmed() {
     mailing.client().register("stranger@example.com");
     let listed = run(&["user", "list", "--db", db.to_str().unwrap()]);
     let listed = String::from_utf8(listed.stdout).unwrap();
-    let unconfirmed: Vec<&str> = listed.lines().filter(|line| line.contains("unconfirmed")).collect();
+    let unconfirmed: Vec<&str> =
+        listed.lines().filter(|line| line.contains("unconfirmed")).collect();
     assert_eq!(unconfirmed.len(), 1, "{listed}");
     assert!(unconfirmed[0].starts_with("stranger@example.com"), "{listed}");
 }
@@ -163,7 +170,9 @@ fn an_owner_who_revokes_the_keys_of_a_stranger_shares_nothing_with_them() {
     };
     stranger.post("/v1/auth/webhook-secret/regenerate", &json!({})).expect(200);
     let known = secrets(&stranger);
-    stranger.patch("/v1/auth/me", &json!({"alert_webhook_url": "https://stranger.example.com/"})).expect(200);
+    stranger
+        .patch("/v1/auth/me", &json!({"alert_webhook_url": "https://stranger.example.com/"}))
+        .expect(200);
     let cue = failing_cue(&stranger);
     let later = stranger
         .post(&format!("/v1/cues/{cue}/fire"), &json!({"send_at": "2099-01-01T00:00:00Z"}))
@@ -220,9 +229,11 @@ fn an_account_from_before_addresses_were_confirmed_can_revoke_its_keys_at_a_logi
     let code = mailing.code();
     let mail = mailing.mail(&code, "ann@example.com");
     let page = mailing.client().get(&mail.link()).text();
-    for part in
-        [&earlier.key()[..12], r#"<option value="keep" selected="selected">"#, r#"<option value="revoke""#]
-    {
+    for part in [
+        &earlier.key()[..12],
+        r#"<option value="keep" selected="selected">"#,
+        r#"<option value="revoke""#,
+    ] {
         assert!(page.contains(part), "{part} in {page}");
     }
     assert_eq!(post_link(&mailing.client(), &mail.link(), &[("other_keys", "revoke")]).status, 200);
@@ -269,8 +280,12 @@ fn whoever_sees_the_code_on_a_page_or_in_the_mail_cannot_poll() {
         mailing.client().get(&format!("/auth/device?code={shown}")).text(),
         // Some clients make the address of the page themselves.
         mailing.client().get(&format!("/auth/device?code={code}")).text(),
-        post_form(&mailing.client(), "/auth/device", &[("code", &shown), ("email", "ann@example.com")])
-            .text(),
+        post_form(
+            &mailing.client(),
+            "/auth/device",
+            &[("code", &shown), ("email", "ann@example.com")],
+        )
+        .text(),
     ];
     let mail = mailing.mailbox.next();
     let confirmation = mailing.client().get(&mail.link()).text();
@@ -289,8 +304,11 @@ fn a_device_code_cannot_stand_in_for_the_code_that_another_device_shows() {
     let (code, shown) = mailing.codes();
     let chosen = json!({"device_code": shown});
     mailing.client().post("/v1/auth/device-code", &chosen).expect(201);
-    let page =
-        post_form(&mailing.client(), "/auth/device", &[("code", &shown), ("email", "ann@example.com")]);
+    let page = post_form(
+        &mailing.client(),
+        "/auth/device",
+        &[("code", &shown), ("email", "ann@example.com")],
+    );
     assert_eq!(page.status, 200);
     let mail = mailing.mailbox.next();
     assert_eq!(post_link(&mailing.client(), &mail.link(), &[]).status, 200);
@@ -318,8 +336,11 @@ fn all_mails_together_have_an_hourly_limit() {
         refused.expect_error(429, "rate_limit_exceeded");
         assert_eq!(refused.header("retry-after"), Some("3000"));
     }
-    let page =
-        post_form(&mailing.client(), "/auth/device", &[("code", &second), ("email", "cid@example.com")]);
+    let page = post_form(
+        &mailing.client(),
+        "/auth/device",
+        &[("code", &second), ("email", "cid@example.com")],
+    );
     assert_eq!(page.status, 429, "{}", page.text());
     assert!(mailing.mailbox.is_empty());
     let log = mailing.server.log();
@@ -327,7 +348,11 @@ fn all_mails_together_have_an_hourly_limit() {
     mailing.advance("PT59M59S");
     assert!(mailing.mailbox.is_empty());
     mailing.advance("PT1S");
-    assert_eq!(mailing.mailbox.next().to, "TO:<first@example.com>", "the failure mail was not lost");
+    assert_eq!(
+        mailing.mailbox.next().to,
+        "TO:<first@example.com>",
+        "the failure mail was not lost"
+    );
 }
 
 #[test]
@@ -338,12 +363,17 @@ fn failures_of_many_accounts_leave_half_of_the_mails_for_logins() {
         let user = mailing.client().register(&format!("user{number}@example.com"));
         fail(&user, &failing_cue(&user));
     }
-    (0..20).for_each(|_| assert_eq!(subject(&mailing.mailbox.next()), "Confirm your email address"));
+    (0..20)
+        .for_each(|_| assert_eq!(subject(&mailing.mailbox.next()), "Confirm your email address"));
     let cue = failing_cue(&first);
     (0..10).for_each(|_| fail(&first, &cue));
-    (0..10).for_each(|_| assert_eq!(subject(&mailing.mailbox.next()), "Cue a stranger's text failed"));
+    (0..10)
+        .for_each(|_| assert_eq!(subject(&mailing.mailbox.next()), "Cue a stranger's text failed"));
     first.settle();
-    assert!(mailing.mailbox.is_empty(), "20 mails in an hour ask to confirm, and 30 are not for logins");
+    assert!(
+        mailing.mailbox.is_empty(),
+        "20 mails in an hour ask to confirm, and 30 are not for logins"
+    );
     mailing.mail(&mailing.code(), "ann@example.com");
     mailing.advance("PT1H");
     (0..5).for_each(|_| assert_eq!(subject(&mailing.mailbox.next()), "Confirm your email address"));
@@ -355,7 +385,8 @@ fn one_client_address_cannot_use_up_the_mails_for_logins() {
     let mailing = MailingServer::open(&[DEV_UNLIMITED, &proxy].concat());
     let code = mailing.code();
     let submit = |client: &str, number: u32| {
-        let body = json!({"device_code": code, "email": format!("user{number}@example.com")}).to_string();
+        let body =
+            json!({"device_code": code, "email": format!("user{number}@example.com")}).to_string();
         let headers = [("X-Forwarded-For", client), ("Content-Type", "application/json")];
         let path = "/v1/auth/device-code/submit-email";
         mailing.client().call("POST", path, &headers, body.as_bytes()).unwrap()
@@ -429,7 +460,8 @@ fn temporary_mail_errors_are_retried_and_permanent_ones_are_not() {
 fn an_unreachable_mail_server_delays_no_response() {
     // No program listens on port 9 of loopback.
     let flags =
-        [DEV_UNLIMITED, &["--smtp-url", "smtp://127.0.0.1:9", "--mail-from", "cued@example.com"]].concat();
+        [DEV_UNLIMITED, &["--smtp-url", "smtp://127.0.0.1:9", "--mail-from", "cued@example.com"]]
+            .concat();
     let mut server = Server::start(&flags);
     ask(&server.client(), "ann@example.com");
     until("a try fails", || server.log().contains("mail not sent, will be retried").then_some(()));
@@ -465,7 +497,8 @@ fn no_link_token_key_or_password_reaches_the_log_at_any_level() {
     assert_eq!(mail.login, Some(("post@example.com".to_owned(), "hunter/2".to_owned())));
     assert_eq!(client.get(&mail.link()).status, 200);
     assert_eq!(client.call("POST", &mail.link(), &[], b"").unwrap().status, 200);
-    let polled = client.post("/v1/auth/device-code/poll", &json!({ "device_code": code })).expect(200);
+    let polled =
+        client.post("/v1/auth/device-code/poll", &json!({ "device_code": code })).expect(200);
     let user = client.with_key(polled["api_key"].as_str().unwrap());
     let secret = user.get("/v1/auth/webhook-secret").expect(200)["webhook_secret"].clone();
     user.get("/v1/auth/me").expect(200);
@@ -473,7 +506,9 @@ fn no_link_token_key_or_password_reaches_the_log_at_any_level() {
     let output = server.log() + &server.stdout();
     assert!(output.contains("DEBUG mail sent"), "the log level is not the most detailed: {output}");
     let token = mail.token();
-    for hidden in [token.as_str(), user.key(), secret.as_str().unwrap(), "/v1/auth/verify?", "hunter"] {
+    for hidden in
+        [token.as_str(), user.key(), secret.as_str().unwrap(), "/v1/auth/verify?", "hunter"]
+    {
         assert!(!output.contains(hidden), "{hidden} in {output}");
     }
 }
@@ -484,18 +519,24 @@ fn without_a_mail_server_the_link_is_logged_and_printed_under_dev() {
         let server = Server::start(flags);
         let code = ask(&server.client(), "ann@example.com");
         let link = |text: &str| -> Option<String> {
-            let (_, rest) = text.split_once("ann@example.com").filter(|(_, rest)| rest.contains('\n'))?;
+            let (_, rest) =
+                text.split_once("ann@example.com").filter(|(_, rest)| rest.contains('\n'))?;
             rest[rest.find("/v1/auth/verify")?..].lines().next().map(str::to_owned)
         };
         let logged = until("the link is logged", || link(&server.log()));
         if printed {
             assert_eq!(until("the link is printed", || link(&server.stdout())), logged);
-            assert!(server.stdout().starts_with("mail to ann@example.com: http://"), "{}", server.stdout());
+            assert!(
+                server.stdout().starts_with("mail to ann@example.com: http://"),
+                "{}",
+                server.stdout()
+            );
         } else {
             assert_eq!(server.stdout(), "");
         }
         assert_eq!(server.client().call("POST", &logged, &[], b"").unwrap().status, 200);
-        let polled = server.client().post("/v1/auth/device-code/poll", &json!({ "device_code": code }));
+        let polled =
+            server.client().post("/v1/auth/device-code/poll", &json!({ "device_code": code }));
         assert_eq!(polled.expect(200)["status"], "approved");
     }
 }

@@ -84,7 +84,9 @@ fn a_restored_copy_has_no_logins() {
     let file = |name: &str| mailing.server.db().with_file_name(name);
     ok(&mailing.server.db(), &["backup", file("backup").to_str().unwrap()]);
     ok(&file("restored"), &["restore", file("backup").to_str().unwrap()]);
-    let restored =
-        Server::start_on(&file("restored"), &[DEV_UNLIMITED, &["--test-clock", super::BEGIN]].concat());
+    let restored = Server::start_on(
+        &file("restored"),
+        &[DEV_UNLIMITED, &["--test-clock", super::BEGIN]].concat(),
+    );
     codes.iter().for_each(|code| assert_ended(&restored.client(), code));
 }

@@ -24,7 +24,8 @@ impl MailingServer {
     pub fn open(flags: &[&str]) -> Self {
         let mailbox = Mailbox::open();
         let url = mailbox.url();
-        let mail = ["--smtp-url", &url, "--mail-from", "cued <cued@example.com>", "--test-clock", BEGIN];
+        let mail =
+            ["--smtp-url", &url, "--mail-from", "cued <cued@example.com>", "--test-clock", BEGIN];
         Self { server: Server::start(&[flags, &mail].concat()), mailbox }
     }
 
@@ -52,13 +53,18 @@ impl MailingServer {
     }
 
     pub fn submit(&self, code: &str, email: &str) {
-        let sent = self.client().post(SUBMIT, &json!({"device_code": code, "email": email})).expect(200);
+        let sent =
+            self.client().post(SUBMIT, &json!({"device_code": code, "email": email})).expect(200);
         assert_eq!(sent, json!({"status": "email_sent"}));
     }
 
     /// Confirms like the form of the page.
     pub fn confirm(&self, code: &str, mail: &Received) -> Response {
-        post_form(&self.client(), "/v1/auth/verify", &[("token", &mail.token()), ("device_code", code)])
+        post_form(
+            &self.client(),
+            "/v1/auth/verify",
+            &[("token", &mail.token()), ("device_code", code)],
+        )
     }
 
     pub fn poll(&self, code: &str) -> Value {
@@ -119,7 +125,10 @@ fn a_device_gets_its_key_once_after_the_link_is_confirmed() {
 
     assert_eq!(mailing.confirm(code, &mail).status, 200);
     let approved = mailing.poll(code);
-    assert_eq!((&approved["status"], &approved["email"]), (&json!("approved"), &json!("ann@example.com")));
+    assert_eq!(
+        (&approved["status"], &approved["email"]),
+        (&json!("approved"), &json!("ann@example.com"))
+    );
     assert_eq!(mailing.poll(code), json!({"status": "claimed"}));
 
     let user = mailing.client().with_key(approved["api_key"].as_str().unwrap());
@@ -141,7 +150,8 @@ fn the_link_can_be_posted_with_its_query() {
 fn only_the_newest_link_works_and_only_once() {
     let mailing = MailingServer::open(DEV_UNLIMITED);
     let code = mailing.code();
-    let (first, second) = (mailing.mail(&code, "ann@example.com"), mailing.mail(&code, "ann@example.com"));
+    let (first, second) =
+        (mailing.mail(&code, "ann@example.com"), mailing.mail(&code, "ann@example.com"));
     assert_ne!(first.token(), second.token());
     assert_eq!(mailing.confirm(&code, &first).status, 404, "a newer link has replaced it");
     assert_eq!(mailing.confirm(&mailing.code(), &second).status, 404, "the token of another code");
@@ -170,7 +180,11 @@ fn codes_and_links_expire_after_15_minutes() {
     assert_eq!(mailing.client().get(&mail.link()).status, 410);
     assert_eq!(mailing.confirm(&code, &mail).status, 410);
     assert_eq!(mailing.status(&code), "expired");
-    assert_eq!(mailing.poll(&approved), json!({"status": "expired"}), "the key was not polled in time");
+    assert_eq!(
+        mailing.poll(&approved),
+        json!({"status": "expired"}),
+        "the key was not polled in time"
+    );
     let late = json!({"device_code": code, "email": "ann@example.com"});
     mailing.client().post(SUBMIT, &late).expect_error(404, "device_code_not_found");
     assert_eq!(mailing.client().get(&format!("/auth/device?code={code}")).status, 404);
@@ -195,9 +209,16 @@ fn a_device_may_choose_an_unused_valid_code() {
     assert_eq!(mailing.client().post(CODE, &own).expect(201)["device_code"], "My-Laptop-1");
     mailing.client().post(CODE, &own).expect_error(409, "device_code_exists");
     for bad in ["short", "with space", "<b>bold</b>", &"x".repeat(129)] {
-        mailing.client().post(CODE, &json!({ "device_code": bad })).expect_error(422, "validation_error");
+        mailing
+            .client()
+            .post(CODE, &json!({ "device_code": bad }))
+            .expect_error(422, "validation_error");
     }
-    assert_eq!(mailing.client().call("POST", CODE, &[], b"").unwrap().status, 201, "no body is needed");
+    assert_eq!(
+        mailing.client().call("POST", CODE, &[], b"").unwrap().status,
+        201,
+        "no body is needed"
+    );
     mailing
         .client()
         .post(SUBMIT, &json!({"device_code": "My-Laptop-1"}))
@@ -233,7 +254,8 @@ fn closed_registration_gives_an_unknown_address_the_same_responses_and_no_mail()
         let (code, shown) = mailing.codes();
         let body = json!({"device_code": code, "email": email});
         let sent = mailing.client().post(SUBMIT, &body);
-        let page = post_form(&mailing.client(), "/auth/device", &[("code", &code), ("email", email)]);
+        let page =
+            post_form(&mailing.client(), "/auth/device", &[("code", &code), ("email", email)]);
         let names: Vec<String> = sent.headers.iter().map(|(name, _)| name.clone()).collect();
         let page_text = page.text().replace(&shown, "CODE").replace(email, "EMAIL");
         (sent.status, sent.text(), names, page.status, page_text, mailing.poll(&code))
@@ -298,8 +320,9 @@ fn polls_of_a_known_code_do_not_count_for_the_address() {
     let mailing = MailingServer::open(DEV_UNLIMITED);
     let code = mailing.code();
     let poll = |code: &str| mailing.client().post(POLL, &json!({ "device_code": code }));
-    let left =
-        |response: &Response| response.header("x-ratelimit-remaining").unwrap().parse::<u32>().unwrap();
+    let left = |response: &Response| {
+        response.header("x-ratelimit-remaining").unwrap().parse::<u32>().unwrap()
+    };
     assert_eq!(left(&poll(&code)), 59, "only the creation of the code counts");
     assert_eq!(left(&poll(&code)), 59);
     assert_eq!(left(&poll("unknown-code")), 58);
@@ -358,8 +381,16 @@ fn the_login_pages_work_with_plain_forms() {
     let (code, shown_code) = mailing.codes();
     let asked = mailing.client().get(&format!("/auth/device?code={shown_code}"));
     assert_page(&asked, 200);
-    assert!(asked.text().contains(r#"<form method="post" action="/auth/device">"#), "{}", asked.text());
-    assert!(asked.text().contains(&format!(r#"name="code" value="{shown_code}""#)), "{}", asked.text());
+    assert!(
+        asked.text().contains(r#"<form method="post" action="/auth/device">"#),
+        "{}",
+        asked.text()
+    );
+    assert!(
+        asked.text().contains(&format!(r#"name="code" value="{shown_code}""#)),
+        "{}",
+        asked.text()
+    );
     assert!(asked.text().contains(r#"<label for="email">"#));
 
     let sent = post_form(
@@ -372,9 +403,12 @@ fn the_login_pages_work_with_plain_forms() {
     let mail = mailing.mailbox.next();
     let shown = mailing.client().get(&mail.link());
     assert_page(&shown, 200);
-    for part in
-        [&shown_code, "ann@example.com", r#"<form method="post" action="/v1/auth/verify">"#, &mail.token()]
-    {
+    for part in [
+        &shown_code,
+        "ann@example.com",
+        r#"<form method="post" action="/v1/auth/verify">"#,
+        &mail.token(),
+    ] {
         assert!(shown.text().contains(part), "{part} in {}", shown.text());
     }
     assert_page(&mailing.confirm(&code, &mail), 200);
@@ -391,7 +425,8 @@ fn the_confirmation_says_whether_it_creates_an_account() {
     for (email, is_new) in [("ann@example.com", false), ("bob@example.com", true)] {
         let mail = mailing.mail(&mailing.code(), email);
         let shown = mailing.client().get(&mail.link()).text();
-        let (new, known) = ("This creates a new account for ", "The device can then use the account ");
+        let (new, known) =
+            ("This creates a new account for ", "The device can then use the account ");
         assert_eq!((shown.contains(new), shown.contains(known)), (is_new, !is_new), "{shown}");
     }
 }
@@ -404,8 +439,11 @@ fn a_page_without_a_code_asks_for_it() {
     assert!(page.text().contains(r#"<label for="code">"#));
     let (code, shown) = mailing.codes();
     let typed = format!(" {} ", shown.to_lowercase());
-    let sent =
-        post_form(&mailing.client(), "/auth/device", &[("code", &typed), ("email", "ann@example.com")]);
+    let sent = post_form(
+        &mailing.client(),
+        "/auth/device",
+        &[("code", &typed), ("email", "ann@example.com")],
+    );
     assert_page(&sent, 200);
     assert_eq!(mailing.status(&code), "email_sent");
 }
@@ -422,7 +460,11 @@ fn html_in_a_code_or_an_address_is_escaped() {
     let page = post_form(&mailing.client(), "/auth/device", &[("code", &code), ("email", NASTY)]);
     assert_page(&page, 422);
     assert!(page.text().contains(&format!("value=\"{SHOWN}\"")), "{}", page.text());
-    let page = post_form(&mailing.client(), "/auth/device", &[("code", NASTY), ("email", "ann@example.com")]);
+    let page = post_form(
+        &mailing.client(),
+        "/auth/device",
+        &[("code", NASTY), ("email", "ann@example.com")],
+    );
     assert_page(&page, 404);
     assert!(page.text().contains(SHOWN), "{}", page.text());
 
@@ -434,20 +476,29 @@ fn html_in_a_code_or_an_address_is_escaped() {
     let link = format!("/v1/auth/verify?token={encoded}&device_code={encoded}");
     assert_page(&mailing.client().get(&link), 404);
     assert_page(
-        &post_form(&mailing.client(), "/v1/auth/verify", &[("token", NASTY), ("device_code", NASTY)]),
+        &post_form(
+            &mailing.client(),
+            "/v1/auth/verify",
+            &[("token", NASTY), ("device_code", NASTY)],
+        ),
         404,
     );
 }
 
 #[test]
 fn forms_post_below_the_path_of_the_public_url() {
-    let mailing =
-        MailingServer::open(&[DEV_UNLIMITED, &["--public-url", "http://example.com/cued/"]].concat());
+    let mailing = MailingServer::open(
+        &[DEV_UNLIMITED, &["--public-url", "http://example.com/cued/"]].concat(),
+    );
     let code = mailing.code();
     let page = mailing.client().get(&format!("/auth/device?code={code}"));
     assert!(page.text().contains(r#"action="/cued/auth/device""#), "{}", page.text());
     let mail = mailing.mail(&code, "ann@example.com");
-    assert!(mail.message.contains("\nhttp://example.com/cued/v1/auth/verify?token="), "{}", mail.message);
+    assert!(
+        mail.message.contains("\nhttp://example.com/cued/v1/auth/verify?token="),
+        "{}",
+        mail.message
+    );
 }
 
 #[test]
@@ -462,12 +513,18 @@ fn a_client_address_gets_5_codes_an_hour() {
     refused.expect_error(429, "rate_limit_exceeded");
     assert_eq!(refused.header("retry-after"), Some("3000"));
     mailing.advance("PT49M59S");
-    assert_eq!(mailing.client().post("/v1/auth/device-code", &json!({})).header("retry-after"), Some("1"));
+    assert_eq!(
+        mailing.client().post("/v1/auth/device-code", &json!({})).header("retry-after"),
+        Some("1")
+    );
     mailing.advance("PT1S");
     for _ in 0..4 {
         mailing.code();
     }
-    mailing.client().post("/v1/auth/device-code", &json!({})).expect_error(429, "rate_limit_exceeded");
+    mailing
+        .client()
+        .post("/v1/auth/device-code", &json!({}))
+        .expect_error(429, "rate_limit_exceeded");
 }
 
 #[test]
@@ -493,7 +550,8 @@ fn a_code_is_deleted_after_an_hour_and_can_be_reused() {
 fn a_code_can_be_polled_30_times_a_minute() {
     let mailing = MailingServer::open(DEV_UNLIMITED);
     let code = mailing.code();
-    let poll = || mailing.client().post("/v1/auth/device-code/poll", &json!({ "device_code": code }));
+    let poll =
+        || mailing.client().post("/v1/auth/device-code/poll", &json!({ "device_code": code }));
     for _ in 0..30 {
         assert_eq!(poll().status, 200);
     }
@@ -518,7 +576,10 @@ fn codes_tokens_and_keys_are_not_stored_in_clear() {
     for file in ["cued.db", "cued.db-wal"] {
         let bytes = std::fs::read(mailing.server.db().with_file_name(file)).unwrap_or_default();
         for secret in [&code, &mail.token()] {
-            assert!(!bytes.windows(secret.len()).any(|part| part == secret.as_bytes()), "{secret} in {file}");
+            assert!(
+                !bytes.windows(secret.len()).any(|part| part == secret.as_bytes()),
+                "{secret} in {file}"
+            );
         }
     }
 }

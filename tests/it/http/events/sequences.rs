@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::thread;
 
 use cued::domain::api_error::ErrorCode;
-use cued::domain::notification::event::{Event, EventFilter, EventSink, EventType, PendingEvent, burst_data};
+use cued::domain::notification::event::{
+    Event, EventFilter, EventSink, EventType, PendingEvent, burst_data,
+};
 use cued::error::Error;
 use cued::events::{EventId, EventStream, Events, ResetReason, StreamEvent, StreamStart};
 
@@ -74,7 +76,14 @@ fn a_run_that_succeeds_at_the_third_attempt_shows_each_step() {
     let steps: Vec<Value> = events[1..8]
         .iter()
         .map(|(_, it)| {
-            json!([it["status"], it["attempt"], it["http_status"], it["next_retry"], it["late_ms"], it["at"]])
+            json!([
+                it["status"],
+                it["attempt"],
+                it["http_status"],
+                it["next_retry"],
+                it["late_ms"],
+                it["at"]
+            ])
         })
         .collect();
     assert_eq!(
@@ -91,7 +100,10 @@ fn a_run_that_succeeds_at_the_third_attempt_shows_each_step() {
     );
     assert_eq!(events[3].1["error_message"], "the URL returned 503");
     assert_eq!(events[7].1["error_message"], Value::Null);
-    assert_eq!((&events[8].1["status"], &events[8].1["next_run"]), (&json!("completed"), &Value::Null));
+    assert_eq!(
+        (&events[8].1["status"], &events[8].1["next_run"]),
+        (&json!("completed"), &Value::Null)
+    );
 }
 
 #[test]
@@ -146,8 +158,9 @@ fn the_work_of_a_worker_is_seen_claimed_reported_verified_and_lost() {
     let (server, user) = rig();
     let cue = worker_cue(&user, json!({"verification": {"mode": "manual"}}));
     let mut stream = follow(&server, &user, "");
-    let beat =
-        |worker: &str| user.post("/v1/worker/heartbeat", &json!({"worker_id": worker, "handlers": []}));
+    let beat = |worker: &str| {
+        user.post("/v1/worker/heartbeat", &json!({"worker_id": worker, "handlers": []}))
+    };
     beat("w1").expect(200);
     beat("w1").expect(200);
     user.fire(&cue);
@@ -185,10 +198,16 @@ fn the_work_of_a_worker_is_seen_claimed_reported_verified_and_lost() {
         events[10].1,
         json!({"worker_id": "w1", "last_heartbeat": BEGIN, "at": "2030-01-01T00:20:00Z"})
     );
-    assert_eq!((&events[2].1["worker_id"], &events[2].1["status"]), (&json!("w1"), &json!("delivering")));
+    assert_eq!(
+        (&events[2].1["worker_id"], &events[2].1["status"]),
+        (&json!("w1"), &json!("delivering"))
+    );
     assert_eq!(events[4].1["outcome_state"], "verification_pending");
     assert_eq!(events[5].1["outcome_state"], "verified_success");
-    assert_eq!((&events[8].1["worker_id"], &events[8].1["status"]), (&json!("w2"), &json!("pending")));
+    assert_eq!(
+        (&events[8].1["worker_id"], &events[8].1["status"]),
+        (&json!("w2"), &json!("pending"))
+    );
 }
 
 #[test]
@@ -205,12 +224,18 @@ fn changes_of_a_cue_by_request_are_events() {
     user.delete("/v1/cues/cue_000000000000").expect_error(404, "cue_not_found");
     assert_eq!(user.delete(&path).status, 204);
     let events = stream.until(|event, _| event == "cue.deleted");
-    assert_eq!(types(&events), ["cue.created", "cue.updated", "cue.paused", "cue.resumed", "cue.deleted"]);
+    assert_eq!(
+        types(&events),
+        ["cue.created", "cue.updated", "cue.paused", "cue.resumed", "cue.deleted"]
+    );
     assert_eq!(
         events[0].1,
         json!({"cue_id": cue["id"], "cue_name": "work", "status": "active", "next_run": "2030-01-01T01:00:00Z", "at": BEGIN})
     );
-    assert_eq!((&events[2].1["status"], &events[2].1["next_run"]), (&json!("paused"), &Value::Null));
+    assert_eq!(
+        (&events[2].1["status"], &events[2].1["next_run"]),
+        (&json!("paused"), &Value::Null)
+    );
     assert_eq!(events[4].1, json!({"cue_id": cue["id"], "cue_name": "other", "at": BEGIN}));
 }
 
@@ -220,7 +245,8 @@ fn a_quota_is_reported_when_it_is_near_and_when_it_is_exceeded() {
     let limit = i64::from(api.fixture.app.config.plans.limits("free").executions.unwrap());
     let cue = api.fixture.worker_cue(ada.key, |_| ());
     let fire = || ada.post(&format!("/v1/cues/{}/fire", cue.id), &json!({})).expect(200);
-    let use_up = |used: i64| api.fixture.sql(&format!("UPDATE monthly_usage SET executions = {used}"));
+    let use_up =
+        |used: i64| api.fixture.sql(&format!("UPDATE monthly_usage SET executions = {used}"));
     fire();
     let mut stream = EventReader::open(api.addr(), &ada, "?types=quota");
     assert_eq!(stream.next().0, "hello");
@@ -241,7 +267,8 @@ fn a_quota_is_reported_when_it_is_near_and_when_it_is_exceeded() {
 fn missed_runs_are_an_event() {
     let fixture = Fixture::new();
     let ada = fixture.user("ada");
-    let (mut stream, _) = fixture.app.events.subscribe(ada, Ipv4Addr::LOCALHOST.into(), None).unwrap();
+    let (mut stream, _) =
+        fixture.app.events.subscribe(ada, Ipv4Addr::LOCALHOST.into(), None).unwrap();
     let cue = fixture.worker_cue(ada, |_| ());
     let now = fixture.now() + jiff::SignedDuration::from_hours(2);
     let key = cue.key;
@@ -262,7 +289,10 @@ fn a_hold_and_its_end_are_events_for_everybody() {
     let server = Server::start(&["--dev"]);
     let (ada, eve) = (server.user(), server.user());
     let mut streams = [&ada, &eve].map(|user| follow(&server, user, "?types=server"));
-    server.sqlite().execute("INSERT INTO meta (name, value) VALUES ('held_since', 1000)", []).unwrap();
+    server
+        .sqlite()
+        .execute("INSERT INTO meta (name, value) VALUES ('held_since', 1000)", [])
+        .unwrap();
     for stream in &mut streams {
         assert_eq!(stream.next().1["state"], "held");
     }
@@ -358,13 +388,18 @@ fn a_stream_resumes_after_any_event_without_loss_or_repetition() {
 #[test]
 fn an_id_of_another_start_or_of_the_future_resets_the_stream() {
     let events = events();
-    let start = |id: &str| events.subscribe(ADA, HOME, Some(&EventId::parse(id).unwrap())).unwrap().1;
+    let start =
+        |id: &str| events.subscribe(ADA, HOME, Some(&EventId::parse(id).unwrap())).unwrap().1;
     let (here, _) = events.subscribe(ADA, HOME, None).unwrap();
     let boot = here.id()[..6].to_owned();
     let other = if boot == "000000" { "111111" } else { "000000" };
     assert_eq!(start(&format!("{other}-1")), StreamStart::Reset(ResetReason::Restart));
     assert_eq!(start(&format!("{boot}-99")), StreamStart::Reset(ResetReason::Gap));
-    assert_eq!(start(&format!("{boot}-0")), StreamStart::Reset(ResetReason::Gap), "before the recording");
+    assert_eq!(
+        start(&format!("{boot}-0")),
+        StreamStart::Reset(ResetReason::Gap),
+        "before the recording"
+    );
     for garbage in
         " | x | 5f3a9c | 5f3a9c- | 5f3a9c-x | 5F3A9C-1 | 5f3a9c-+1 | 5f3a9-1 | 5f3a9c-99999999999999999999"
             .split(" | ")
@@ -426,7 +461,11 @@ fn a_write_that_is_rolled_back_emits_nothing() {
         .map(|number| {
             fixture.app.store.write(move |tx| {
                 emit(tx, number);
-                if number % 2 == 0 { Ok(()) } else { Err(Error::refused(ErrorCode::CueNotFound, "no")) }
+                if number % 2 == 0 {
+                    Ok(())
+                } else {
+                    Err(Error::refused(ErrorCode::CueNotFound, "no"))
+                }
             })
         })
         .collect();

@@ -104,8 +104,9 @@ fn a_stream_of_one_cue_has_the_events_of_that_cue() {
 fn a_client_resumes_where_it_has_stopped() {
     let (api, ada) = Api::with_user("ada");
     let cue = api.fixture.worker_cue(ada.key, |_| ());
-    let rename =
-        |name: &str| ada.patch(&format!("/v1/cues/{}", cue.id), &json!({ "name": name })).expect(200);
+    let rename = |name: &str| {
+        ada.patch(&format!("/v1/cues/{}", cue.id), &json!({ "name": name })).expect(200)
+    };
     let mut stream = follow(&api, &ada);
     rename("a");
     let last = stream.next_event().unwrap().id.unwrap();
@@ -121,7 +122,10 @@ fn a_client_resumes_where_it_has_stopped() {
     // The header is newer than the query of the first request.
     let query = "?last_event_id=000000-0";
     assert_eq!(names(EventReader::resume(api.addr(), &ada, query, Some(&last))), ["b", "c"]);
-    assert_eq!(names(EventReader::open(api.addr(), &ada, &format!("?last_event_id={last}"))), ["b", "c"]);
+    assert_eq!(
+        names(EventReader::open(api.addr(), &ada, &format!("?last_event_id={last}"))),
+        ["b", "c"]
+    );
 }
 
 #[test]
@@ -283,7 +287,10 @@ fn two_users_see_their_own_events_and_those_of_the_server() {
     for (stream, cue) in streams.iter_mut().zip(&cues) {
         let events = stream.until_clock_moved();
         assert_eq!(types(&events), ["hello", "cue.created", "execution.created"]);
-        assert!(events[1..].iter().all(|(_, data): &(String, Value)| data["cue_id"] == *cue), "{events:?}");
+        assert!(
+            events[1..].iter().all(|(_, data): &(String, Value)| data["cue_id"] == *cue),
+            "{events:?}"
+        );
     }
 }
 
@@ -299,11 +306,15 @@ fn a_burst_is_one_event_of_a_herd() {
     user.advance("PT1H");
     let events = stream.until_clock_moved();
     assert_eq!(events.len(), 33, "{:?}", types(&events));
-    assert_eq!(events[32], ("burst".to_owned(), json!({"span_ms": 0, "counts": {"execution.created": 8}})));
+    assert_eq!(
+        events[32],
+        ("burst".to_owned(), json!({"span_ms": 0, "counts": {"execution.created": 8}}))
+    );
 }
 
 fn event(user_key: i64) -> PendingEvent {
-    let data = json!({"cue_id": "c", "cue_name": "c", "status": "active", "next_run": null, "at": BEGIN});
+    let data =
+        json!({"cue_id": "c", "cue_name": "c", "status": "active", "next_run": null, "at": BEGIN});
     PendingEvent::Event(Event::new(EventType::CueUpdated, user_key, None, &data))
 }
 
@@ -389,7 +400,8 @@ fn a_sixth_stream_is_refused_until_another_ends() {
 fn the_number_of_streams_of_a_server_is_a_flag() {
     let server = Server::start(&[DEV_UNLIMITED, &["--max-streams", "2"]].concat());
     let (ada, eve) = (server.user(), server.user());
-    let open = [EventReader::open(server.addr(), &ada, ""), EventReader::open(server.addr(), &eve, "")];
+    let open =
+        [EventReader::open(server.addr(), &ada, ""), EventReader::open(server.addr(), &eve, "")];
     eve.get("/v1/events").expect_error(429, "too_many_streams");
     drop(open);
     let server = Server::start(&[DEV_UNLIMITED, &["--max-streams", "0"]].concat());
@@ -407,11 +419,13 @@ fn at_the_limit_accounts_and_addresses_share_the_streams() {
         stream
     };
     let refused = |user: &Client, address: &str| {
-        let response = user.call("GET", "/v1/events", &[("X-Forwarded-For", address)], b"").unwrap();
+        let response =
+            user.call("GET", "/v1/events", &[("X-Forwarded-For", address)], b"").unwrap();
         response.expect_error(429, "too_many_streams");
     };
     let ends = |stream: &mut EventReader| assert_eq!(stream.next_event(), None);
-    let mut of_ada = ["2001:db8::1", "2001:db8::2", "2001:db8::3"].map(|address| open(&ada, address));
+    let mut of_ada =
+        ["2001:db8::1", "2001:db8::2", "2001:db8::3"].map(|address| open(&ada, address));
     let _bob = open(&bob, "198.51.100.2");
     refused(&ada, "2001:db8::4");
     refused(&bob, "2001:db8::4");
@@ -448,16 +462,23 @@ fn a_stream_counts_as_one_request() {
 
 #[test]
 fn open_streams_and_events_are_metrics() {
-    let (server, user) = Server::with_user(&[DEV_UNLIMITED, &["--metrics-listen", "127.0.0.1:0"]].concat());
+    let (server, user) =
+        Server::with_user(&[DEV_UNLIMITED, &["--metrics-listen", "127.0.0.1:0"]].concat());
     let metrics = || {
         let client = Client::new(server.metrics_addr().unwrap());
         client.get("/metrics").text()
     };
-    assert!(metrics().contains("\ncued_event_streams 0\n") && metrics().contains("\ncued_events_total 0\n"));
+    assert!(
+        metrics().contains("\ncued_event_streams 0\n")
+            && metrics().contains("\ncued_events_total 0\n")
+    );
     let mut stream = EventReader::open(server.addr(), &user, "");
     stream.next();
     user.post("/v1/worker/heartbeat", &json!({"worker_id": "w", "handlers": []})).expect(200);
     stream.next();
-    assert!(metrics().contains("\ncued_event_streams 1\n") && metrics().contains("\ncued_events_total 1\n"));
+    assert!(
+        metrics().contains("\ncued_event_streams 1\n")
+            && metrics().contains("\ncued_events_total 1\n")
+    );
     assert_eq!(user.get("/health").expect(200)["status"], "healthy");
 }

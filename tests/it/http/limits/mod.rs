@@ -71,7 +71,11 @@ fn email(user: &Client) -> String {
 }
 
 fn number(response: &Response, header: &str) -> i64 {
-    response.header(header).unwrap_or_else(|| panic!("{header} in {:?}", response.headers)).parse().unwrap()
+    response
+        .header(header)
+        .unwrap_or_else(|| panic!("{header} in {:?}", response.headers))
+        .parse()
+        .unwrap()
 }
 
 fn worker(cron: &str) -> Value {
@@ -102,7 +106,10 @@ fn a_downgrade_pauses_the_newest_cues_above_the_limit() {
     administer(&server, &["set-plan", &email, "free", "--plans", &plans.path()]);
     assert_eq!(statuses(&user, &cues), ["paused", "active", "active", "active", "paused"]);
     let usage = user.get("/v1/usage").expect(200)["cues"].clone();
-    assert_eq!((&usage["active"], &usage["limit"], &usage["remaining"]), (&json!(3), &json!(3), &json!(0)));
+    assert_eq!(
+        (&usage["active"], &usage["limit"], &usage["remaining"]),
+        (&json!(3), &json!(3), &json!(0))
+    );
     let newest = format!("/v1/cues/{}", id(&cues[4]));
     user.patch(&newest, &json!({"status": "active"})).expect_error(403, "cue_limit_exceeded");
     administer(&server, &["set-plan", &email, "pro", "--plans", &plans.path()]);
@@ -166,14 +173,16 @@ fn a_due_run_fires_before_a_command_without_a_server_pauses_its_cue() {
 /// Executions in the file by status and reason.
 fn ends(server: &Server) -> Vec<(String, Option<String>)> {
     let file = server.sqlite();
-    let mut all = file.prepare("SELECT status, error_message FROM executions ORDER BY key").unwrap();
+    let mut all =
+        file.prepare("SELECT status, error_message FROM executions ORDER BY key").unwrap();
     let rows = all.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
     rows.map(Result::unwrap).collect()
 }
 
 #[test]
 fn a_disabled_users_keys_cues_and_deliveries_stop() {
-    let (server, receiver) = (Server::with_test_clock(crate::http::limits::START), Receiver::start());
+    let (server, receiver) =
+        (Server::with_test_clock(crate::http::limits::START), Receiver::start());
     let (user, other) = (server.user(), server.user());
     let email = email(&user);
     receiver.first([Reaction::Status(500)]);
@@ -197,7 +206,10 @@ fn a_disabled_users_keys_cues_and_deliveries_stop() {
     all.sort();
     assert_eq!(all, [vec![disabled.clone(); 4], vec![pending]].concat());
     let queue = other.get("/health").expect(200)["queue"].clone();
-    assert_eq!((&queue["pending_retries"], &queue["pending_worker_claims"]), (&json!(0), &json!(1)));
+    assert_eq!(
+        (&queue["pending_retries"], &queue["pending_worker_claims"]),
+        (&json!(0), &json!(1))
+    );
     let moved = other.advance("P1D");
     assert_eq!((&moved["delivered"], &moved["fired"]), (&json!(0), &json!(24)));
     assert_eq!(receiver.deliveries().len(), 1);
@@ -206,7 +218,8 @@ fn a_disabled_users_keys_cues_and_deliveries_stop() {
 
 #[test]
 fn a_running_attempt_of_a_disabled_user_is_not_retried() {
-    let (server, receiver) = (Server::with_test_clock(crate::http::limits::START), Receiver::start());
+    let (server, receiver) =
+        (Server::with_test_clock(crate::http::limits::START), Receiver::start());
     let (user, other) = (server.user(), server.user());
     let email = email(&user);
     receiver.first([Reaction::Status(500)]);
@@ -257,7 +270,8 @@ fn usage_of_the_month_outlives_deleted_cues() {
     for (execution, success) in executions.iter().zip([true, false, true]) {
         let path = format!("/v1/executions/{}/outcome", id(execution));
         user.post(&path, &json!({"success": success})).expect(200);
-        user.post(&path, &json!({"success": success})).expect_error(409, "outcome_already_reported");
+        user.post(&path, &json!({"success": success}))
+            .expect_error(409, "outcome_already_reported");
     }
     let figures = |user: &Client| {
         let usage = usage(user);
@@ -325,7 +339,10 @@ fn behind_a_trusted_proxy_each_client_has_its_own_rate_window() {
     assert_eq!(left(&proxy, "198.51.100.7, 203.0.113.1"), 58);
     assert_eq!(left(&proxy, "203.0.113.1, fd00::1, 10.1.2.3"), 57);
     let two = [("X-Forwarded-For", "198.51.100.7"), ("X-Forwarded-For", "203.0.113.1")];
-    assert_eq!(number(&proxy.call("GET", "/v1/cues", &two, b"").unwrap(), "x-ratelimit-remaining"), 56);
+    assert_eq!(
+        number(&proxy.call("GET", "/v1/cues", &two, b"").unwrap(), "x-ratelimit-remaining"),
+        56
+    );
     assert_eq!(left(&proxy, "2001:db8:0:1::5"), 59);
     assert_eq!(left(&proxy, "2001:db8:0:1:ffff::9"), 58, "one /64 is one client");
     assert_eq!(left(&proxy, "2001:db8:0:2::5"), 59);
@@ -337,12 +354,18 @@ fn empty_entries_of_a_proxy_do_not_count_and_unreadable_ones_are_not_skipped() {
     let server = Server::start(&[DEV_UNLIMITED, &["--trust-proxy", "127.0.0.1"]].concat());
     let proxy = server.client();
     let mut expected = 60;
-    for hops in ["203.0.113.1", "203.0.113.1,", "203.0.113.1, ", "203.0.113.1 ,, ,", ",203.0.113.1,\t,"] {
+    for hops in
+        ["203.0.113.1", "203.0.113.1,", "203.0.113.1, ", "203.0.113.1 ,, ,", ",203.0.113.1,\t,"]
+    {
         expected -= 1;
         assert_eq!(left(&proxy, hops), expected, "{hops:?}");
     }
-    let more = [("X-Forwarded-For", "203.0.113.1"), ("X-Forwarded-For", ""), ("X-Forwarded-For", ",")];
-    assert_eq!(number(&proxy.call("GET", "/v1/cues", &more, b"").unwrap(), "x-ratelimit-remaining"), 54);
+    let more =
+        [("X-Forwarded-For", "203.0.113.1"), ("X-Forwarded-For", ""), ("X-Forwarded-For", ",")];
+    assert_eq!(
+        number(&proxy.call("GET", "/v1/cues", &more, b"").unwrap(), "x-ratelimit-remaining"),
+        54
+    );
     // What a client sends that is no text hides nothing that the proxy appends.
     assert_eq!(left(&proxy, "Größe, 203.0.113.1"), 53);
     // The entries before one that cannot be read may be those of the client.

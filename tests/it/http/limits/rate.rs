@@ -48,7 +48,8 @@ fn the_61st_request_is_refused_until_the_window_slides() {
 
 #[test]
 fn on_the_system_clock_a_limited_client_passes_after_a_minute() {
-    let plans = Plans::new(&json!({"free": {"cues": 1, "executions": 1, "requests_per_minute": 3}}));
+    let plans =
+        Plans::new(&json!({"free": {"cues": 1, "executions": 1, "requests_per_minute": 3}}));
     let (_server, user) = Server::with_user(&["--dev", "--plans", &plans.path()]);
     let first = number(&me(&user), "x-ratelimit-reset");
     for _ in 0..2 {
@@ -63,7 +64,10 @@ fn on_the_system_clock_a_limited_client_passes_after_a_minute() {
             (response.status != 429).then_some(response)
         });
         assert_eq!(passed.status, 200);
-        assert!(number(&passed, "x-ratelimit-reset") >= first + 60, "a minute after the first request");
+        assert!(
+            number(&passed, "x-ratelimit-reset") >= first + 60,
+            "a minute after the first request"
+        );
     }
 }
 
@@ -114,7 +118,10 @@ fn requests_without_a_valid_key_share_sixty_a_minute_per_address() {
             assert_eq!(standing(&response), (60, left), "{}", response.text());
         }
         assert_eq!(refused(&nobody.get("/v1/cues")), 60);
-        assert_eq!(refused(&nobody.post("/v1/auth/register", &json!({"email": "new@example.com"}))), 60);
+        assert_eq!(
+            refused(&nobody.post("/v1/auth/register", &json!({"email": "new@example.com"}))),
+            60
+        );
         me(&user).expect(200);
         user.advance("PT60S");
         nobody.get("/v1/cues").expect_error(401, "invalid_api_key");
@@ -232,9 +239,10 @@ fn runs_above_the_quota_continue_for_a_day_and_then_fail_until_the_month_ends() 
     // Thirty hourly runs are within the quota; the one at 07:00 is the first above it.
     user.advance_to("2026-01-31T06:59:59Z");
     assert_eq!((used(&user), receiver.deliveries().len()), (json!(54), 54));
-    let late = user
-        .create(&json!({"name": "once", "schedule": {"type": "once", "at": "2026-01-31T07:30:00Z"},
-                                   "callback": {"url": receiver.url()}}));
+    let late = user.create(
+        &json!({"name": "once", "schedule": {"type": "once", "at": "2026-01-31T07:30:00Z"},
+                                   "callback": {"url": receiver.url()}}),
+    );
     let moved = user.advance_to("2026-01-31T08:30:00Z");
     assert_eq!(moved["delivered"], 0);
     assert_eq!((used(&user), receiver.deliveries().len()), (json!(54), 54));
@@ -274,7 +282,8 @@ fn a_plan_change_never_restarts_the_grace_period() {
     let plans = Plans::small();
     let (server, user) = plans.with_user();
     let (email, cue) = (email(&user), user.create(&worker("0 0 1 1 *")));
-    let change = |plan: &str| administer(&server, &["set-plan", &email, plan, "--plans", &plans.path()]);
+    let change =
+        |plan: &str| administer(&server, &["set-plan", &email, plan, "--plans", &plans.path()]);
     for _ in 0..6 {
         fire(&user, &cue).expect(200);
     }
@@ -304,7 +313,8 @@ fn a_plan_change_within_the_grace_period_does_not_end_it() {
     let plans = Plans::small();
     let (server, user) = plans.with_user();
     let (email, cue) = (email(&user), user.create(&worker("0 0 1 1 *")));
-    let change = |plan: &str| administer(&server, &["set-plan", &email, plan, "--plans", &plans.path()]);
+    let change =
+        |plan: &str| administer(&server, &["set-plan", &email, plan, "--plans", &plans.path()]);
     for _ in 0..6 {
         fire(&user, &cue).expect(200);
     }

@@ -42,7 +42,8 @@ fn cues_in_all_states_are_ten_times_the_active_ones_and_at_least_100() {
             cue
         })
         .collect();
-    let refused = user.post("/v1/cues", &worker("0 0 1 1 *")).expect_error(403, "cue_limit_exceeded");
+    let refused =
+        user.post("/v1/cues", &worker("0 0 1 1 *")).expect_error(403, "cue_limit_exceeded");
     assert!(refused["error"]["message"].as_str().unwrap().contains("delete some"), "{refused}");
     assert_eq!((usage(&user, "cues", "total"), usage(&user, "cues", "total_limit")), (100, 100));
     // Pausing and resuming need no room.
@@ -107,7 +108,8 @@ fn payloads_headers_and_kept_responses_share_the_storage_of_the_plan() {
     user.settle();
     assert_eq!(stored(&user), 0);
     let key = [("Idempotency-Key", "twelve-bytes"), ("Content-Type", "application/json")];
-    let created = user.call("POST", "/v1/cues", &key, worker("0 0 1 1 *").to_string().as_bytes()).unwrap();
+    let created =
+        user.call("POST", "/v1/cues", &key, worker("0 0 1 1 *").to_string().as_bytes()).unwrap();
     created.expect(201);
     assert!(stored(&user) > 12, "the kept response counts: {}", stored(&user));
     user.advance("P1DT1S");
@@ -122,7 +124,8 @@ fn results_count_and_a_report_without_them_is_never_refused() {
     let report = |result: &Value| {
         user.post(&format!("{}/fire", path(&cue)), &json!({})).expect(200);
         let claimed = user.post("/v1/executions/claim", &json!({"worker_id": "w"})).expect(200);
-        let outcome = format!("/v1/executions/{}/outcome", claimed["execution_id"].as_str().unwrap());
+        let outcome =
+            format!("/v1/executions/{}/outcome", claimed["execution_id"].as_str().unwrap());
         (user.post(&outcome, result), outcome)
     };
     let large = json!({"success": true, "result": "r".repeat(60_000), "metadata": {"m": "x".repeat(1_000)}});
@@ -143,7 +146,16 @@ fn results_count_and_a_report_without_them_is_never_refused() {
     // A larger plan has room.
     let db = server.db();
     let plan = plans.path();
-    run(&["user", "--db", db.to_str().unwrap(), "set-plan", &email(&user), "pro", "--plans", &plan]);
+    run(&[
+        "user",
+        "--db",
+        db.to_str().unwrap(),
+        "set-plan",
+        &email(&user),
+        "pro",
+        "--plans",
+        &plan,
+    ]);
     assert_eq!(report(&large).0.status, 200);
 }
 
@@ -151,7 +163,8 @@ fn results_count_and_a_report_without_them_is_never_refused() {
 fn of_a_response_without_room_the_success_alone_is_the_outcome() {
     let (plans, receiver) = (one_megabyte(), Receiver::start());
     let (server, user) = plans.with_user();
-    let large = json!({"success": true, "result": "r".repeat(60_000), "external_id": "7"}).to_string();
+    let large =
+        json!({"success": true, "result": "r".repeat(60_000), "external_id": "7"}).to_string();
     receiver.react(Reaction::Full(200, Vec::new(), large));
     let cue = user.create(&json!({
         "name": "hook", "schedule": {"type": "recurring", "cron": "0 0 1 1 *"},
@@ -170,7 +183,10 @@ fn of_a_response_without_room_the_success_alone_is_the_outcome() {
     }
     let before = stored(&user);
     let bare = shown();
-    assert_eq!((&bare["outcome"]["success"], &bare["outcome"]["result"]), (&json!(true), &Value::Null));
+    assert_eq!(
+        (&bare["outcome"]["success"], &bare["outcome"]["result"]),
+        (&json!(true), &Value::Null)
+    );
     assert_eq!((&bare["status"], &bare["evidence"]), (&json!("success"), &Value::Null));
     assert_eq!(bare["outcome_state"], "verification_failed", "its evidence had no room");
     assert_eq!(stored(&user), before);
@@ -208,7 +224,12 @@ fn beat(user: &Client, worker: &str, handlers: &Value) -> Response {
 
 fn workers(user: &Client) -> Vec<String> {
     let listed = user.get("/v1/workers").expect(200)["workers"].clone();
-    listed.as_array().unwrap().iter().map(|worker| worker["worker_id"].as_str().unwrap().to_owned()).collect()
+    listed
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|worker| worker["worker_id"].as_str().unwrap().to_owned())
+        .collect()
 }
 
 #[test]
@@ -251,7 +272,9 @@ fn a_worker_that_is_silent_for_30_days_and_holds_nothing_is_forgotten() {
     days();
     assert_eq!(workers(&user).len(), 3);
     user.advance("PT1H");
-    until("the idle worker is forgotten", || (workers(&user) == ["talking", "holder"]).then_some(()));
+    until("the idle worker is forgotten", || {
+        (workers(&user) == ["talking", "holder"]).then_some(())
+    });
     let outcome = format!("/v1/executions/{}/outcome", claim["execution_id"].as_str().unwrap());
     user.post(&outcome, &json!({"success": true})).expect(200);
     user.advance("PT1H");
@@ -281,11 +304,14 @@ fn evidence_and_verdicts_are_refused_when_the_storage_is_used_up() {
     let path = |last: &str| format!("/v1/executions/{}/{last}", id(&run));
     user.post(&path("outcome"), &json!({"success": true})).expect(200);
     let long = "x".repeat(60_000);
-    user.patch(&path("evidence"), &json!({"summary": long})).expect_error(403, "storage_limit_exceeded");
-    user.post(&path("verify"), &json!({"reason": long})).expect_error(403, "storage_limit_exceeded");
+    user.patch(&path("evidence"), &json!({"summary": long}))
+        .expect_error(403, "storage_limit_exceeded");
+    user.post(&path("verify"), &json!({"reason": long}))
+        .expect_error(403, "storage_limit_exceeded");
     let keyed = |id: &str| {
         let body = json!({"ids": [id]}).to_string();
-        user.call("POST", "/v1/executions/replay", &[("Idempotency-Key", "small")], body.as_bytes()).unwrap()
+        user.call("POST", "/v1/executions/replay", &[("Idempotency-Key", "small")], body.as_bytes())
+            .unwrap()
     };
     keyed("a").expect(200);
     keyed("b").expect_error(409, "idempotency_conflict");
@@ -296,7 +322,8 @@ const OPEN: &[&str] = &["--registration", "open", "--allow-callbacks-to", "loopb
 
 /// Any number of executions and requests, and 64 MiB.
 fn plenty() -> Plans {
-    let limits = json!({"cues": 500, "executions": null, "requests_per_minute": null, "storage_mb": 64});
+    let limits =
+        json!({"cues": 500, "executions": null, "requests_per_minute": null, "storage_mb": 64});
     Plans::new(&json!({"free": limits}))
 }
 
@@ -310,8 +337,9 @@ fn register_from(server: &Server, address: &str, email: &str) -> Response {
 fn ten_accounts_an_hour_are_registered_from_one_address() {
     let flags = [OPEN, &["--trust-proxy", "127.0.0.1", "--test-clock", START]].concat();
     let server = Server::start(&flags);
-    let register =
-        |address: &str, number: u32| register_from(&server, address, &format!("u{number}@example.com"));
+    let register = |address: &str, number: u32| {
+        register_from(&server, address, &format!("u{number}@example.com"))
+    };
     register("192.0.2.1", 0).expect(201);
     server.client().advance("PT20M");
     // Refused ones do not count.
@@ -352,14 +380,17 @@ fn storage_limit(user: &Client) -> i64 {
 #[test]
 fn an_unconfirmed_account_stores_one_mebibyte() {
     let mailing = MailingServer::open(OPEN);
-    let (first, bob) =
-        (mailing.client().register("ann@example.com"), mailing.client().register("bob@example.com"));
+    let (first, bob) = (
+        mailing.client().register("ann@example.com"),
+        mailing.client().register("bob@example.com"),
+    );
     assert_eq!([&first, &bob].map(storage_limit), [64 << 20, 1 << 20]);
     for user in [&first, &bob] {
         user.create(&cue_of(900_000 + 12));
     }
     first.create(&cue_of(900_000 + 12));
-    let refused = bob.post("/v1/cues", &cue_of(200_000 + 12)).expect_error(403, "storage_limit_exceeded");
+    let refused =
+        bob.post("/v1/cues", &cue_of(200_000 + 12)).expect_error(403, "storage_limit_exceeded");
     let message = refused["error"]["message"].as_str().unwrap();
     assert!(message.contains("confirm the address") && message.contains("1048576"), "{message}");
     bob.create(&cue_of(100_000 + 12));
@@ -393,7 +424,11 @@ fn the_runs_of_an_unconfirmed_account_call_60_times_an_hour() {
     mailing.advance("PT21M");
     let waiting = pending(&bob);
     assert_eq!((receiver.count(), waiting.len()), (60, 40), "the others wait");
-    assert!(waiting.iter().all(|it| it["error_message"] == "address_unconfirmed"), "{}", waiting[0]);
+    assert!(
+        waiting.iter().all(|it| it["error_message"] == "address_unconfirmed"),
+        "{}",
+        waiting[0]
+    );
     assert_eq!(mailing.client().get("/health").expect(200)["status"], "healthy");
     let fire = |cue: &Value| bob.post(&format!("/v1/cues/{}/fire", id(cue)), &json!({}));
     let refused = fire(&cues[0]).expect_error(403, "execution_limit_exceeded");
@@ -401,7 +436,11 @@ fn the_runs_of_an_unconfirmed_account_call_60_times_an_hour() {
     assert!(message.contains("60 times an hour: wait 660 s, or confirm the address"), "{message}");
     fire(&bob.create(&worker("0 0 1 1 *"))).expect(200);
     mailing.advance("PT1H");
-    assert_eq!(receiver.count(), 120, "as many again, from the moment at which the first is an hour old");
+    assert_eq!(
+        receiver.count(),
+        120,
+        "as many again, from the moment at which the first is an hour old"
+    );
 
     // A confirmed address lets go what waits. What is left waits for a worker.
     confirm(&mailing, "bob@example.com");
@@ -433,7 +472,11 @@ fn attempts_count_as_calls_and_wait_like_them() {
     mailing.advance("PT30S");
     let id = shown["executions"][0]["id"].as_str().unwrap();
     let shown = bob.execution(id);
-    assert_eq!((&shown["status"], &shown["attempts"]), (&json!("failed"), &json!(7)), "no longer held up");
+    assert_eq!(
+        (&shown["status"], &shown["attempts"]),
+        (&json!("failed"), &json!(7)),
+        "no longer held up"
+    );
 }
 
 #[test]
@@ -459,7 +502,10 @@ fn an_unconfirmed_account_without_a_run_for_7_days_is_removed() {
     let count = |sql: &str| file.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap();
     assert_eq!(count("SELECT count(*) FROM users"), 3, "the operator's user is not removed");
     assert_eq!(count("SELECT count(*) FROM payloads"), 2);
-    assert_eq!(count("SELECT count(*) FROM executions WHERE user_key NOT IN (SELECT key FROM users)"), 0);
+    assert_eq!(
+        count("SELECT count(*) FROM executions WHERE user_key NOT IN (SELECT key FROM users)"),
+        0
+    );
     assert_eq!(counters::discrepancies(&file).unwrap(), Vec::<String>::new());
     assert_eq!(
         server.client().post("/v1/auth/register", &json!({ "email": email })).status,

@@ -2,7 +2,8 @@
 
 use crate::http::bad_input::{Case, check};
 use crate::http::many::{
-    START, check_counters, copy_failed, failed_runs, id, keeping_all, status_of, webhook_cue, worker_cue,
+    START, check_counters, copy_failed, failed_runs, id, keeping_all, status_of, webhook_cue,
+    worker_cue,
 };
 use crate::support::*;
 
@@ -18,7 +19,8 @@ fn executions_are_replayed_by_id_oldest_first() {
     let failed = failed_runs(&user, &cue, 3);
     let open = user.fire(&cue);
     let foreign = failed_runs(&other, &other.create(&worker_cue("foreign")), 1).remove(0);
-    let ids = [&failed[2], &open, &failed[0], &foreign, &failed[0].to_uppercase(), &failed[1], "no id"];
+    let ids =
+        [&failed[2], &open, &failed[0], &foreign, &failed[0].to_uppercase(), &failed[1], "no id"];
     let done = replay(&user, &json!({"ids": ids})).expect(200);
     assert_eq!((&done["matched"], &done["replayed"]), (&json!(6), &json!(3)));
     let mut skipped = done["skipped"].as_array().unwrap().clone();
@@ -28,20 +30,22 @@ fn executions_are_replayed_by_id_oldest_first() {
         (&skipped[1]["code"], &skipped[2]["code"]),
         (&json!("execution_not_found"), &json!("execution_not_found"))
     );
-    let replays: Vec<Value> = user.get("/v1/executions?triggered_by=replay").expect(200)["executions"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .rev()
-        .map(|it| it["id"].clone())
-        .collect();
+    let replays: Vec<Value> =
+        user.get("/v1/executions?triggered_by=replay").expect(200)["executions"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .rev()
+            .map(|it| it["id"].clone())
+            .collect();
     assert_eq!(done["execution_ids"], json!(replays), "in the order of their creation");
     assert_eq!(other.get("/v1/executions").expect(200)["total"], 1);
 }
 
 #[test]
 fn a_filter_replays_what_failed_if_the_number_is_the_expected_one() {
-    let (server, receiver) = (Server::with_test_clock(START), Receiver::with(Reaction::Status(410)));
+    let (server, receiver) =
+        (Server::with_test_clock(START), Receiver::with(Reaction::Status(410)));
     let (user, other) = (server.user(), server.user());
     let (work, deleted) = (user.create(&worker_cue("work")), user.create(&worker_cue("deleted")));
     let early = failed_runs(&user, &work, 2);
@@ -79,11 +83,15 @@ fn a_filter_replays_what_failed_if_the_number_is_the_expected_one() {
         assert_eq!((&dry["matched"], ids.len()), (&json!(matched), matched), "{filter}");
         assert!(ids.is_sorted_by_key(|id| id.as_str()), "oldest first: {ids:?}");
     }
-    let dry = replay(&user, &json!({"ids": [&early[1], &early[0], &early[1]], "dry_run": true})).expect(200);
+    let dry = replay(&user, &json!({"ids": [&early[1], &early[0], &early[1]], "dry_run": true}))
+        .expect(200);
     assert_eq!(dry, json!({"matched": 2, "dry_run": true, "ids": early, "has_more": false}));
     assert_eq!(total(), before, "nothing was done");
     let done = replay(&user, &json!({"filter": {"cue_id": id(&work)}, "expected": 3})).expect(200);
-    assert_eq!((&done["matched"], &done["replayed"], &done["skipped"]), (&json!(3), &json!(3), &json!([])));
+    assert_eq!(
+        (&done["matched"], &done["replayed"], &done["skipped"]),
+        (&json!(3), &json!(3), &json!([]))
+    );
     assert_eq!(early.len() + late.len(), 3);
 }
 
@@ -95,10 +103,15 @@ fn more_executions_than_a_write_takes_are_replayed_in_several() {
     let cue = user.create(&cue);
     failed_runs(&user, &cue, 1);
     copy_failed(&server, 1_199);
-    let done = replay(&user, &json!({"filter": {"status": "failed"}, "expected": 1_200})).expect(200);
+    let done =
+        replay(&user, &json!({"filter": {"status": "failed"}, "expected": 1_200})).expect(200);
     assert_has(&done, json!({"matched": 1_200, "replayed": 1_200, "skipped": []}));
-    let ids: Vec<String> =
-        done["execution_ids"].as_array().unwrap().iter().map(|id| id.as_str().unwrap().to_owned()).collect();
+    let ids: Vec<String> = done["execution_ids"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|id| id.as_str().unwrap().to_owned())
+        .collect();
     assert!(ids.is_sorted() && ids.len() == 1_200);
     assert_eq!(user.get("/health").expect(200)["queue"]["pending_worker_claims"], 1_200);
     check_counters(&server);
@@ -107,7 +120,10 @@ fn more_executions_than_a_write_takes_are_replayed_in_several() {
     let expected = json!({"filter": {"status": "failed"}, "expected": 10_000});
     let refused = replay(&user, &expected).expect_error(422, "validation_error");
     assert_eq!(refused["detail"][0]["loc"], json!(["body", "filter"]));
-    assert!(refused["detail"][0]["msg"].as_str().unwrap().contains("narrow since and until"), "{refused}");
+    assert!(
+        refused["detail"][0]["msg"].as_str().unwrap().contains("narrow since and until"),
+        "{refused}"
+    );
     let dry = replay(&user, &json!({"filter": {}, "dry_run": true})).expect(200);
     assert_eq!((&dry["matched"], &dry["has_more"]), (&json!(10_000), &json!(true)));
     assert_eq!(user.get("/health").expect(200)["queue"]["pending_worker_claims"], 1_200);
@@ -138,7 +154,8 @@ fn a_limit_that_is_reached_in_the_middle_skips_the_rest() {
     large["payload"] = json!({"data": "x".repeat(250_000)});
     let large = user.create(&large);
     let failed = failed_runs(&user, &large, 4);
-    user.patch(&format!("/v1/cues/{}", id(&large)), &json!({"payload": {"now": "small"}})).expect(200);
+    user.patch(&format!("/v1/cues/{}", id(&large)), &json!({"payload": {"now": "small"}}))
+        .expect(200);
     let done = replay(&user, &json!({"ids": failed})).expect(200);
     assert_eq!((&done["matched"], &done["replayed"]), (&json!(4), &json!(3)), "{done}");
     assert_eq!(done["skipped"], json!([{"id": failed[3], "code": "storage_limit_exceeded"}]));
@@ -167,15 +184,19 @@ fn an_interrupted_replay_is_not_repeated_by_its_key() {
     let user = user.at(server.addr());
     let done = count(&server);
     assert_eq!(done % 100, 0, "whole writes");
-    let again =
-        user.call("POST", "/v1/executions/replay", &[("Idempotency-Key", "k")], body.as_bytes()).unwrap();
+    let again = user
+        .call("POST", "/v1/executions/replay", &[("Idempotency-Key", "k")], body.as_bytes())
+        .unwrap();
     match response.ok().filter(|response| response.status == 200) {
         Some(response) => assert_eq!(again.expect(200), response.json(), "the kill came too late"),
         // The answer may have been stored, but not sent.
         None if done == 10_000 => assert_eq!(again.expect(200)["replayed"], 10_000),
         None => {
             let refused = again.expect_error(409, "invalid_state");
-            assert!(refused["error"]["message"].as_str().unwrap().contains("has begun"), "{refused}");
+            assert!(
+                refused["error"]["message"].as_str().unwrap().contains("has begun"),
+                "{refused}"
+            );
         }
     }
     assert_eq!(count(&server), done);
@@ -229,7 +250,8 @@ fn every_bad_body_names_its_field() {
         body[name] = value;
         bulk(body).named(name)
     };
-    let expected = |value: Value| bulk(json!({"action": "delete", "filter": {}, "expected": value}));
+    let expected =
+        |value: Value| bulk(json!({"action": "delete", "filter": {}, "expected": value}));
     let filter = |value: Value| bulk(json!({"action": "delete", "filter": value, "expected": 1}));
     let replay = |body: Value| Case::post(REPLAY, &body);
     let failed = |value: Value| replay(json!({"filter": value, "expected": 1}));
@@ -265,7 +287,8 @@ fn every_bad_body_names_its_field() {
             failed(json!({"status": "success"})).invalid("literal_error", "body.filter.status"),
             failed(json!({"cause": "weather"})).invalid("literal_error", "body.filter.cause"),
             failed(json!({"since": "noon"})).invalid("value_error", "body.filter.since"),
-            failed(json!({"since": START, "until": START})).invalid("value_error", "body.filter.until"),
+            failed(json!({"since": START, "until": START}))
+                .invalid("value_error", "body.filter.until"),
             failed(json!({"until": 7})).invalid("string_type", "body.filter.until"),
             failed(json!({"cue": "x"})).invalid("extra_forbidden", "body.filter.cue"),
             remove(json!({})).invalid("missing", "body.ids"),
@@ -304,19 +327,27 @@ fn the_key_of_a_fire_is_taken_from_the_body_too() {
     let body = json!({"idempotency_key": "k 1"});
     let first = user.post(&path, &body).expect(200);
     assert_eq!(user.post(&path, &body).expect(200), first);
-    let both = user.call("POST", &path, &[("Idempotency-Key", "k 1")], body.to_string().as_bytes()).unwrap();
+    let both = user
+        .call("POST", &path, &[("Idempotency-Key", "k 1")], body.to_string().as_bytes())
+        .unwrap();
     assert_eq!(both.expect(200), first, "the same key in both places");
-    let other = user.call("POST", &path, &[("Idempotency-Key", "k2")], body.to_string().as_bytes()).unwrap();
+    let other = user
+        .call("POST", &path, &[("Idempotency-Key", "k2")], body.to_string().as_bytes())
+        .unwrap();
     let other = other.expect_error(422, "validation_error");
     assert_eq!(other["detail"][0]["loc"], json!(["body", "idempotency_key"]));
     user.post(&path, &json!({"idempotency_key": "k 1", "payload_override": {}}))
         .expect_error(409, "idempotency_conflict");
     for bad in [json!(""), json!("x".repeat(256)), json!("é"), json!("a\nb"), json!(7)] {
-        let refused =
-            user.post(&path, &json!({"idempotency_key": bad})).expect_error(422, "validation_error");
+        let refused = user
+            .post(&path, &json!({"idempotency_key": bad}))
+            .expect_error(422, "validation_error");
         assert_eq!(refused["detail"][0]["loc"], json!(["body", "idempotency_key"]), "{bad}");
     }
-    assert_eq!(user.post(&path, &json!({"idempotency_key": null})).expect(200)["status"], "pending");
+    assert_eq!(
+        user.post(&path, &json!({"idempotency_key": null})).expect(200)["status"],
+        "pending"
+    );
     assert_eq!(user.executions_of(id(&cue)).len(), 2);
     assert_eq!(user.execution(id(&first))["triggered_by"], "manual_fire");
 }

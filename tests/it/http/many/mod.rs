@@ -92,11 +92,15 @@ fn cues_are_paused_resumed_fired_and_deleted_by_id() {
     for (action, status) in [("pause", "paused"), ("resume", "active")] {
         let done = bulk(&user, &json!({"ids": given, "action": action})).expect(200);
         assert_eq!(done, json!({"matched": 5, "done": 3, "failed": failed}), "{action}");
-        assert_eq!(own.iter().map(|cue| status_of(&user, cue)).collect::<Vec<_>>(), vec![json!(status); 3]);
+        assert_eq!(
+            own.iter().map(|cue| status_of(&user, cue)).collect::<Vec<_>>(),
+            vec![json!(status); 3]
+        );
         check_counters(&server);
     }
     let done = bulk(&user, &json!({"ids": given, "action": "fire"})).expect(200);
-    let runs: Vec<Value> = own.iter().map(|cue| user.only_execution(id(cue))["id"].clone()).collect();
+    let runs: Vec<Value> =
+        own.iter().map(|cue| user.only_execution(id(cue))["id"].clone()).collect();
     assert_eq!(done, json!({"matched": 5, "done": 3, "failed": failed, "execution_ids": runs}));
     let done = bulk(&user, &json!({"ids": given, "action": "delete"})).expect(200);
     assert_eq!(done, json!({"matched": 5, "done": 3, "failed": failed}));
@@ -105,7 +109,8 @@ fn cues_are_paused_resumed_fired_and_deleted_by_id() {
     assert_eq!(status_of(&other, &foreign), "active");
     until("the rows of the deleted cues are deleted", || {
         let rows = "SELECT (SELECT count(*) FROM deleted_cues) + (SELECT count(*) FROM executions)";
-        (server.sqlite().query_row(rows, [], |row| row.get::<_, i64>(0)).unwrap() == 0).then_some(())
+        (server.sqlite().query_row(rows, [], |row| row.get::<_, i64>(0)).unwrap() == 0)
+            .then_some(())
     });
 }
 
@@ -137,17 +142,26 @@ fn a_filter_takes_what_it_matches_if_the_number_is_the_expected_one() {
         (json!({}), 6),
     ] {
         let expected = if matched == 0 { 1 } else { matched - 1 };
-        let refused = bulk(&user, &json!({"filter": filter, "expected": expected, "action": "delete"}));
+        let refused =
+            bulk(&user, &json!({"filter": filter, "expected": expected, "action": "delete"}));
         let refused = refused.expect_error(409, "invalid_state");
         let message = refused["error"]["message"].as_str().unwrap();
         assert!(message.contains(&format!("matches {matched} ")), "{filter}: {message}");
-        let dry = bulk(&user, &json!({"filter": filter, "dry_run": true, "action": "delete"})).expect(200);
-        assert_eq!((&dry["matched"], &dry["has_more"]), (&json!(matched), &json!(false)), "{filter}");
+        let dry = bulk(&user, &json!({"filter": filter, "dry_run": true, "action": "delete"}))
+            .expect(200);
+        assert_eq!(
+            (&dry["matched"], &dry["has_more"]),
+            (&json!(matched), &json!(false)),
+            "{filter}"
+        );
         assert_eq!(user.get("/v1/cues").expect(200)["total"], 6, "{filter}: nothing was done");
     }
     let pause = json!({"filter": {"q": "cue "}, "expected": 4, "action": "pause"});
     assert_eq!(bulk(&user, &pause).expect(200), json!({"matched": 4, "done": 4, "failed": []}));
-    assert_eq!([status_of(&user, &hook), status_of(&user, &described)], [json!("active"), json!("active")]);
+    assert_eq!(
+        [status_of(&user, &hook), status_of(&user, &described)],
+        [json!("active"), json!("active")]
+    );
     let delete = json!({"filter": {"status": "paused"}, "expected": 4, "action": "delete"});
     assert_eq!(bulk(&user, &delete).expect(200)["done"], 4);
     assert_eq!(user.get("/v1/cues").expect(200)["total"], 2);
@@ -160,15 +174,22 @@ fn each_cue_has_the_rules_of_its_own_route() {
     let once = json!({"name": "once", "transport": "worker", "schedule": {"type": "once", "at": "2026-01-05T10:00:00Z"}});
     let (ended, due, cue) =
         (user.create(&once), user.create(&worker_cue("due")), user.create(&worker_cue("cue")));
-    user.patch(&format!("/v1/cues/{}", id(&due)), &json!({"schedule": {"cron": "30 9 * * *"}})).expect(200);
+    user.patch(&format!("/v1/cues/{}", id(&due)), &json!({"schedule": {"cron": "30 9 * * *"}}))
+        .expect(200);
     user.advance("PT1H");
     let run = user.only_execution(id(&ended));
     user.report(id(&run), &json!({"success": true}));
     let all = [id(&ended), id(&due), id(&cue)];
     let paused = bulk(&user, &json!({"ids": all, "action": "pause"})).expect(200);
-    assert_eq!((&paused["done"], &paused["failed"][0]["code"]), (&json!(2), &json!("invalid_state")));
+    assert_eq!(
+        (&paused["done"], &paused["failed"][0]["code"]),
+        (&json!(2), &json!("invalid_state"))
+    );
     let resumed = bulk(&user, &json!({"ids": all, "action": "resume"})).expect(200);
-    assert_eq!((&resumed["done"], &resumed["failed"][0]["code"]), (&json!(2), &json!("invalid_schedule")));
+    assert_eq!(
+        (&resumed["done"], &resumed["failed"][0]["code"]),
+        (&json!(2), &json!("invalid_schedule"))
+    );
     assert_eq!(resumed["failed"][0]["id"], ended["id"]);
     assert_eq!(user.executions_of(id(&due)).len(), 1);
     // A paused cue fires too, and so does an ended one.
@@ -195,7 +216,8 @@ fn more_cues_than_a_write_takes_are_changed_in_several() {
     )
     .unwrap();
     for (action, active) in [("pause", 0), ("resume", 1_200), ("fire", 1_200), ("delete", 0)] {
-        let done = bulk(&user, &json!({"filter": {}, "expected": 1_200, "action": action})).expect(200);
+        let done =
+            bulk(&user, &json!({"filter": {}, "expected": 1_200, "action": action})).expect(200);
         assert_has(&done, json!({"matched": 1_200, "done": 1_200, "failed": []}));
         assert_eq!(user.get("/v1/auth/me").expect(200)["active_cues"], active, "{action}");
         if action == "fire" {
@@ -212,10 +234,14 @@ fn bulk_delete_answers_with_the_ids() {
     let server = Server::with_test_clock(START);
     let (user, other) = (server.user(), server.user());
     let (own, foreign) = (cues(&user, 3), other.create(&worker_cue("foreign")));
-    let body = json!({"ids": [id(&own[1]), "cue_x", id(&own[0]), id(&foreign), id(&own[1])]}).to_string();
+    let body =
+        json!({"ids": [id(&own[1]), "cue_x", id(&own[0]), id(&foreign), id(&own[1])]}).to_string();
     // The clients of the public service send this header; it is not needed.
     for headers in [&[("X-Confirm-Destructive", "true")][..], &[]] {
-        let done = user.call("POST", "/v1/cues/bulk-delete", headers, body.as_bytes()).unwrap().expect(200);
+        let done = user
+            .call("POST", "/v1/cues/bulk-delete", headers, body.as_bytes())
+            .unwrap()
+            .expect(200);
         let (deleted, skipped) = match headers {
             [] => (json!([]), json!([id(&own[1]), "cue_x", id(&own[0]), id(&foreign)])),
             _ => (json!([id(&own[1]), id(&own[0])]), json!(["cue_x", id(&foreign)])),
@@ -240,13 +266,15 @@ fn a_repeated_request_with_its_key_is_answered_and_does_nothing() {
     assert_eq!(send("/v1/cues/bulk", &delete).expect(200), first.json());
     let other = json!({"ids": ids(&own), "action": "fire"});
     send("/v1/cues/bulk", &other).expect_error(409, "idempotency_conflict");
-    send("/v1/cues/bulk-delete", &json!({"ids": ids(&own)})).expect_error(409, "idempotency_conflict");
+    send("/v1/cues/bulk-delete", &json!({"ids": ids(&own)}))
+        .expect_error(409, "idempotency_conflict");
     assert_eq!(user.get("/v1/cues").expect(200)["total"], 1);
     // A refused request is not stored.
     let wrong = json!({"filter": {}, "expected": 7, "action": "pause"}).to_string();
     for _ in 0..2 {
-        let refused =
-            user.call("POST", "/v1/cues/bulk", &[("Idempotency-Key", "k2")], wrong.as_bytes()).unwrap();
+        let refused = user
+            .call("POST", "/v1/cues/bulk", &[("Idempotency-Key", "k2")], wrong.as_bytes())
+            .unwrap();
         refused.expect_error(409, "invalid_state");
     }
     user.call("POST", "/v1/cues/bulk", &[("Idempotency-Key", "k2")], other.to_string().as_bytes())
@@ -272,13 +300,19 @@ fn a_resume_above_the_limit_of_active_cues_leaves_the_rest_paused() {
     let done = bulk(&user, &json!({"ids": ids(&own), "action": "resume"})).expect(200);
     assert_eq!((&done["matched"], &done["done"]), (&json!(5), &json!(3)));
     let failed = done["failed"].as_array().unwrap();
-    assert_eq!(failed.iter().map(|it| &it["id"]).collect::<Vec<_>>(), [&own[3]["id"], &own[4]["id"]]);
+    assert_eq!(
+        failed.iter().map(|it| &it["id"]).collect::<Vec<_>>(),
+        [&own[3]["id"], &own[4]["id"]]
+    );
     assert!(failed.iter().all(|it| it["code"] == "cue_limit_exceeded"), "{done}");
     assert!(failed[0]["message"].as_str().unwrap().contains("3 active cues"), "{done}");
     assert_eq!(user.get("/v1/auth/me").expect(200)["active_cues"], 3);
     // The quota of five runs and its day of grace are used up in the middle.
     for _ in 0..2 {
-        assert_eq!(bulk(&user, &json!({"ids": ids(&own), "action": "fire"})).expect(200)["done"], 5);
+        assert_eq!(
+            bulk(&user, &json!({"ids": ids(&own), "action": "fire"})).expect(200)["done"],
+            5
+        );
     }
     user.advance("P1DT1M");
     let refused = bulk(&user, &json!({"ids": ids(&own), "action": "fire"})).expect(200);
@@ -369,7 +403,10 @@ fn a_write_replays_fewer_executions_with_large_payloads() {
     allow(&server);
     // Without a copy a write takes a hundred.
     copy_failed(&server, 140);
-    server.sqlite().execute("UPDATE executions SET payload_key = NULL WHERE status = 'failed'", []).unwrap();
+    server
+        .sqlite()
+        .execute("UPDATE executions SET payload_key = NULL WHERE status = 'failed'", [])
+        .unwrap();
     refuse_after(&server, "replay", 144);
     let done = user.post(REPLAY, &json!({"filter": {}, "expected": 150})).expect(200);
     assert_eq!(done["replayed"], 100);
@@ -418,10 +455,15 @@ fn a_disk_that_is_full_after_the_first_write_is_told_of_what_is_left() {
             ids: ids.clone(),
             call: Some(call.clone()),
             render: |done| {
-                let refused =
-                    done.refused.iter().all(|(_, refusal)| refusal.code == ErrorCode::StorageUnavailable);
+                let refused = done
+                    .refused
+                    .iter()
+                    .all(|(_, refusal)| refusal.code == ErrorCode::StorageUnavailable);
                 assert!(refused, "{:?}", done.refused);
-                Ok(StoredResponse { status: 200, body: format!("{} {}", done.ids.len(), done.refused.len()) })
+                Ok(StoredResponse {
+                    status: 200,
+                    body: format!("{} {}", done.ids.len(), done.refused.len()),
+                })
             },
             explain: Box::new(|error| to_refusal(error, "id")),
         };

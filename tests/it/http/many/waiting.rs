@@ -20,7 +20,8 @@ fn backlog(user: &Client) -> Value {
 
 #[test]
 fn a_retry_is_sent_now_and_the_retry_policy_goes_on() {
-    let (server, receiver) = (Server::with_test_clock(START), Receiver::with(Reaction::Status(503)));
+    let (server, receiver) =
+        (Server::with_test_clock(START), Receiver::with(Reaction::Status(503)));
     let (user, other) = (server.user(), server.user());
     let cue = user.create(&webhook_cue(&receiver.url()));
     let run = user.fire(&cue);
@@ -77,7 +78,8 @@ fn a_run_that_waits_for_its_send_at_is_sent_now() {
 
 #[test]
 fn a_cancelled_execution_fails_without_the_consequences_of_a_failure() {
-    let (server, receiver) = (Server::with_test_clock(START), Receiver::with(Reaction::Status(503)));
+    let (server, receiver) =
+        (Server::with_test_clock(START), Receiver::with(Reaction::Status(503)));
     let (user, other, reports) = (server.user(), server.user(), Receiver::start());
     let mut cue = webhook_cue(&receiver.url());
     cue["on_failure"] = json!({"email": false, "webhook": reports.url(), "pause": true});
@@ -121,7 +123,8 @@ fn a_cancelled_execution_fails_without_the_consequences_of_a_failure() {
 
 #[test]
 fn an_attempt_or_a_claim_cannot_be_cancelled() {
-    let ((_server, user), receiver) = (Server::with_clock_and_user(START), Receiver::with(Reaction::Hang));
+    let ((_server, user), receiver) =
+        (Server::with_clock_and_user(START), Receiver::with(Reaction::Hang));
     let hook = user.fire(&user.create(&webhook_cue(&receiver.url())));
     receiver.wait_hanging(1);
     cancel(&user, &hook).expect_error(409, "execution_in_flight");
@@ -172,7 +175,8 @@ fn requests_without_such_an_execution_or_with_a_bad_body_are_refused() {
 /// A delivery that a thread has taken is never cancelled, and a cancelled one is never sent.
 #[test]
 fn cancel_and_delivery_exclude_each_other() {
-    let ((_server, user), receiver) = (Server::with_user(&["--dev", "--limits", "off"]), Receiver::start());
+    let ((_server, user), receiver) =
+        (Server::with_user(&["--dev", "--limits", "off"]), Receiver::start());
     let cue = user.create(&webhook_cue(&receiver.url()));
     let mut expected = BTreeMap::new();
     let clients: Vec<_> = (0..4)
@@ -195,9 +199,9 @@ fn cancel_and_delivery_exclude_each_other() {
     let sent = expected.values().filter(|is_cancelled| !**is_cancelled).count();
     receiver.wait_for(sent);
     let ends = || {
-        expected
-            .keys()
-            .all(|run| ["success", "failed"].contains(&user.execution(run)["status"].as_str().unwrap()))
+        expected.keys().all(|run| {
+            ["success", "failed"].contains(&user.execution(run)["status"].as_str().unwrap())
+        })
     };
     until("all runs end", || ends().then_some(()));
     let received: Vec<String> = receiver

@@ -37,7 +37,9 @@ fn expected(
     success: u16,
 ) -> u16 {
     match sent {
-        SentCredentials::Nothing | SentCredentials::BadKey | SentCredentials::SessionAndBadKey => 401,
+        SentCredentials::Nothing | SentCredentials::BadKey | SentCredentials::SessionAndBadKey => {
+            401
+        }
         SentCredentials::Key | SentCredentials::SessionAndKey => success,
         SentCredentials::Session => {
             let is_own = match site {
@@ -81,14 +83,15 @@ fn a_page_of_another_site_makes_no_request_by_session() {
     ];
     let mut tried = 0;
     for (method, path, body, success) in routes {
-        for (sent, site, origin) in ALL
-            .iter()
-            .flat_map(|sent| SITES.iter().flat_map(move |site| ORIGINS.map(|it| (*sent, *site, it))))
-        {
+        for (sent, site, origin) in ALL.iter().flat_map(|sent| {
+            SITES.iter().flat_map(move |site| ORIGINS.map(|it| (*sent, *site, it)))
+        }) {
             let mut headers = Vec::new();
             if matches!(
                 sent,
-                SentCredentials::Session | SentCredentials::SessionAndKey | SentCredentials::SessionAndBadKey
+                SentCredentials::Session
+                    | SentCredentials::SessionAndKey
+                    | SentCredentials::SessionAndBadKey
             ) {
                 headers.push(("Cookie", cookie.as_str()));
             }
@@ -102,7 +105,8 @@ fn a_page_of_another_site_makes_no_request_by_session() {
                 _ => {}
             }
             headers.extend(site.map(|site| ("Sec-Fetch-Site", site)));
-            headers.extend(origin.map(|it| ("Origin", if it == "own" { own.as_str() } else { it })));
+            headers
+                .extend(origin.map(|it| ("Origin", if it == "own" { own.as_str() } else { it })));
             let answer = send(&client, method, path, &headers, body);
             let is_read = matches!(method, "GET" | "HEAD");
             let status = expected(sent, site, origin, is_read, success);
@@ -124,7 +128,9 @@ fn a_page_of_another_site_takes_nothing_from_the_window_of_the_session() {
     let (api, ada) = Api::with_user("ada");
     let client = Client::new(api.addr());
     let cookie = cookie_of(&sign_in(&client, &json!({"api_key": ada.key()})));
-    let ask = |site| send(&client, "GET", "/v1/cues", &[("Cookie", &cookie), ("Sec-Fetch-Site", site)], "");
+    let ask = |site| {
+        send(&client, "GET", "/v1/cues", &[("Cookie", &cookie), ("Sec-Fetch-Site", site)], "")
+    };
     for _ in 0..300 {
         let refused = ask("cross-site");
         refused.expect_error(403, "cross_site_request");
@@ -140,7 +146,9 @@ fn a_page_of_another_site_does_not_prolong_a_session() {
     let client = Client::new(api.addr());
     let cookie = cookie_of(&sign_in(&client, &json!({"api_key": ada.key()})));
     api.fixture.advance(86_400);
-    let ask = |site| send(&client, "GET", "/v1/cues", &[("Cookie", &cookie), ("Sec-Fetch-Site", site)], "");
+    let ask = |site| {
+        send(&client, "GET", "/v1/cues", &[("Cookie", &cookie), ("Sec-Fetch-Site", site)], "")
+    };
     assert_eq!(ask("cross-site").header("set-cookie"), None);
     assert!(ask("same-origin").header("set-cookie").is_some());
 }
@@ -198,9 +206,16 @@ fn a_session_is_of_no_use_at_another_port_or_name_or_scheme() {
         ("pi.local:8000", "http", 401),
         ("pi.lan:8000", "https", 401),
     ] {
-        let headers =
-            [("Cookie", cookie.as_str()), ("X-Forwarded-Host", host), ("X-Forwarded-Proto", scheme)];
-        assert_eq!(send(&client, "GET", "/v1/auth/me", &headers, "").status, status, "{scheme}://{host}");
+        let headers = [
+            ("Cookie", cookie.as_str()),
+            ("X-Forwarded-Host", host),
+            ("X-Forwarded-Proto", scheme),
+        ];
+        assert_eq!(
+            send(&client, "GET", "/v1/auth/me", &headers, "").status,
+            status,
+            "{scheme}://{host}"
+        );
     }
 }
 
@@ -213,7 +228,8 @@ fn of_the_sessions_of_two_accounts_none_is_chosen() {
     let (own, planted) = (cookie(&ada), cookie(&eve));
     let both = format!("{planted}; {own}");
     for cookies in [&both, &format!("{own}; {planted}")] {
-        send(&client, "GET", "/v1/auth/me", &[("Cookie", cookies)], "").expect_error(401, "invalid_api_key");
+        send(&client, "GET", "/v1/auth/me", &[("Cookie", cookies)], "")
+            .expect_error(401, "invalid_api_key");
         for id in ["ada", "eve"] {
             let headers = [("Cookie", cookies.as_str()), ("X-Account-Id", id)];
             assert_eq!(send(&client, "GET", "/v1/auth/me", &headers, "").expect(200)["id"], id);
@@ -229,9 +245,18 @@ fn of_the_sessions_of_two_accounts_none_is_chosen() {
 }
 
 /// A request that names `host`, with further headers.
-fn call(client: &Client, method: &str, path: &str, host: &str, headers: &str, body: &str) -> Response {
-    let length = if body.is_empty() { String::new() } else { format!("Content-Length: {}\r\n", body.len()) };
-    let request = format!("{method} {path} HTTP/1.1\r\nHost: {host}\r\n{headers}{length}\r\n{body}");
+fn call(
+    client: &Client,
+    method: &str,
+    path: &str,
+    host: &str,
+    headers: &str,
+    body: &str,
+) -> Response {
+    let length =
+        if body.is_empty() { String::new() } else { format!("Content-Length: {}\r\n", body.len()) };
+    let request =
+        format!("{method} {path} HTTP/1.1\r\nHost: {host}\r\n{headers}{length}\r\n{body}");
     client.clone().send(request.as_bytes()).unwrap()
 }
 
@@ -247,13 +272,19 @@ fn a_developers_server_answers_only_to_names_of_its_machine() {
         for host in ["localhost", "127.0.0.1", "[::1]", "app.localhost"] {
             status_from(&server, &format!("{host}:{port}")).expect(200);
         }
-        for host in ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example", "192.168.0.7"] {
+        for host in
+            ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example", "192.168.0.7"]
+        {
             let refused = status_from(&server, &format!("{host}:{port}"));
             let error = refused.expect_error(403, "forbidden_host");
-            assert!(error["error"]["message"].as_str().unwrap().contains("--allow-host"), "{error}");
+            assert!(
+                error["error"]["message"].as_str().unwrap().contains("--allow-host"),
+                "{error}"
+            );
             let module = format!("/ui/{BUILD}/app/main.js");
             for path in ["/health", "/v1/cues", "/x", "/", &module] {
-                call(&server.client(), "GET", path, host, "", "").expect_error(403, "forbidden_host");
+                call(&server.client(), "GET", path, host, "", "")
+                    .expect_error(403, "forbidden_host");
             }
             let register = call(&server.client(), "POST", "/v1/auth/register", host, "", "");
             register.expect_error(403, "forbidden_host");
@@ -282,8 +313,9 @@ fn a_server_with_a_public_url_answers_to_every_name() {
 
 #[test]
 fn a_page_of_another_site_cannot_change_anything_without_a_key() {
-    let flags =
-        words("--test-clock 2030-01-01T00:00:00Z --registration open --public-url https://cue.example.com/x");
+    let flags = words(
+        "--test-clock 2030-01-01T00:00:00Z --registration open --public-url https://cue.example.com/x",
+    );
     let server = Server::start(&flags);
     let (host, client) = (server.addr().to_string(), server.client());
     let register = r#"{"email": "ann@example.com"}"#;
@@ -300,9 +332,13 @@ fn a_page_of_another_site_cannot_change_anything_without_a_key() {
         ("/v1/echo/0123456789abcdef", "{}"),
         ("/v1/test/clock", r#"{"advance": "PT1H"}"#),
     ];
-    for origin in
-        ["http://evil.example", "https://127.0.0.1", "http://localhost:1", "http://cue.example.com", "null"]
-    {
+    for origin in [
+        "http://evil.example",
+        "https://127.0.0.1",
+        "http://localhost:1",
+        "http://cue.example.com",
+        "null",
+    ] {
         for (path, body) in routes {
             let headers = format!("Origin: {origin}\r\nSec-Fetch-Site: cross-site\r\n");
             let refused = call(&client, "POST", path, &host, &headers, body);
@@ -337,7 +373,11 @@ fn the_forms_of_the_own_pages_pass_and_those_of_sandboxed_frames_do_not() {
     let form = format!("code={}&email=ann%40example.com", made["device_code"].as_str().unwrap());
     for site in ["", "Sec-Fetch-Site: same-origin\r\n", "Sec-Fetch-Site: none\r\n"] {
         let headers = format!("Origin: null\r\n{site}");
-        assert_eq!(call(&client, "POST", "/auth/device", &host, &headers, &form).status, 403, "{site}");
+        assert_eq!(
+            call(&client, "POST", "/auth/device", &host, &headers, &form).status,
+            403,
+            "{site}"
+        );
         let headers = format!("Origin: http://{host}\r\n{site}");
         let sent = call(&client, "POST", "/auth/device", &host, &headers, &form);
         assert_eq!(sent.status, 200, "{site}");
@@ -366,8 +406,11 @@ fn a_page_by_http_makes_no_request_at_a_host_that_has_https() {
                 is_trusted.then(|| "127.0.0.1".parse().unwrap()).into_iter().collect();
         });
         let (ada, client) = (api.user("ada"), Client::new(api.addr()));
-        let proto =
-            if scheme.is_empty() { String::new() } else { format!("X-Forwarded-Proto: {scheme}\r\n") };
+        let proto = if scheme.is_empty() {
+            String::new()
+        } else {
+            format!("X-Forwarded-Proto: {scheme}\r\n")
+        };
         let sign_in = format!("{proto}Content-Type: application/json\r\n");
         let body = json!({"api_key": ada.key()}).to_string();
         let cookie = cookie_of(&call(&client, "POST", "/v1/auth/session", host, &sign_in, &body));
@@ -377,7 +420,12 @@ fn a_page_by_http_makes_no_request_at_a_host_that_has_https() {
             ("POST", "/v1/auth/device-code/poll", r#"{"device_code": "none-such"}"#),
         ] {
             let answer = call(&client, method, path, host, &headers, body);
-            assert_eq!(answer.status, status, "{public_url} {scheme} {host} {origin}: {}", answer.text());
+            assert_eq!(
+                answer.status,
+                status,
+                "{public_url} {scheme} {host} {origin}: {}",
+                answer.text()
+            );
         }
     }
 }

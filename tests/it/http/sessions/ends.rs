@@ -42,7 +42,10 @@ fn a_user_ends_single_sessions_and_all_others() {
     let sessions = listed["sessions"].as_array().unwrap();
     let current: Vec<bool> = sessions.iter().map(|session| session["current"] == true).collect();
     assert_eq!(current, [true, false, false, false]);
-    assert_eq!((&sessions[0]["via"], &sessions[0]["address"]), (&json!("key"), &json!("127.0.0.1")));
+    assert_eq!(
+        (&sessions[0]["via"], &sessions[0]["address"]),
+        (&json!("key"), &json!("127.0.0.1"))
+    );
     let path = format!("/v1/auth/sessions/{}", id(&sessions[3]));
     stranger.call("DELETE", &path, "").expect_error(404, "session_not_found");
     assert_eq!(browsers[0].call("DELETE", &path, "").status, 204);
@@ -100,7 +103,8 @@ fn a_link_ends_with_the_session_that_made_it() {
         let maker = browser(&api, &ada);
         let link = maker.call("POST", "/v1/auth/session-link", "").expect(201);
         end(&maker);
-        sign_in(&client, &token_of(link["url"].as_str().unwrap())).expect_error(401, "invalid_api_key");
+        sign_in(&client, &token_of(link["url"].as_str().unwrap()))
+            .expect_error(401, "invalid_api_key");
     }
 }
 
@@ -182,7 +186,8 @@ fn the_21st_session_ends_the_oldest() {
 #[test]
 fn a_disabled_user_has_no_sessions_until_enabled_again() {
     let (server, user) = Server::with_user(DEV_UNLIMITED);
-    let browser = Browser::new(&server.client(), &sign_in(&server.client(), &json!({"api_key": user.key()})));
+    let browser =
+        Browser::new(&server.client(), &sign_in(&server.client(), &json!({"api_key": user.key()})));
     let email = user.get("/v1/auth/me").expect(200)["email"].as_str().unwrap().to_owned();
     ok(&server.db(), &["user", "disable", &email]);
     assert!(!browser.is_signed_in());
@@ -208,7 +213,8 @@ fn an_idle_page_writes_nothing() {
 
 #[test]
 fn a_session_that_began_while_the_clock_was_ahead_is_cut_when_the_clock_is_accepted() {
-    let api = Api::from_fixture(Fixture::with_config(Clock::manual(BEGIN.parse().unwrap()), |_| {}));
+    let api =
+        Api::from_fixture(Fixture::with_config(Clock::manual(BEGIN.parse().unwrap()), |_| {}));
     let ada = api.user("ada");
     let begin = api.fixture.now();
     api.fixture.app.clock.set(begin + SignedDuration::from_hours(24 * 365 * 20));
@@ -221,7 +227,10 @@ fn a_session_that_began_while_the_clock_was_ahead_is_cut_when_the_clock_is_accep
     assert!(browser.is_signed_in() && other.is_signed_in());
     let link = token_of(link["url"].as_str().unwrap());
     sign_in(&Client::new(api.addr()), &link).expect_error(401, "invalid_api_key");
-    api.fixture.app.clock.set(begin + SignedDuration::from_hours(24 * 30) + SignedDuration::from_secs(1));
+    api.fixture
+        .app
+        .clock
+        .set(begin + SignedDuration::from_hours(24 * 30) + SignedDuration::from_secs(1));
     assert!(!browser.is_signed_in() && !other.is_signed_in());
 }
 
@@ -235,7 +244,8 @@ fn expired_sessions_and_links_are_deleted() {
         let read = |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?));
         api.fixture.write(move |tx| tx.query_row(count, [], read).unwrap())
     };
-    let clean_up = || reaper::SESSIONS.delete_if_due(&api.fixture.app.store, api.fixture.now()).unwrap();
+    let clean_up =
+        || reaper::SESSIONS.delete_if_due(&api.fixture.app.store, api.fixture.now()).unwrap();
     assert!(!clean_up());
     api.fixture.advance(299);
     assert!(!clean_up());

@@ -11,7 +11,13 @@ use crate::cli::administration::{fails, ok};
 use crate::support::*;
 
 /// A request without a key, with these headers.
-pub fn send(client: &Client, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Response {
+pub fn send(
+    client: &Client,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &str,
+) -> Response {
     client.call(method, path, headers, body.as_bytes()).unwrap()
 }
 
@@ -50,7 +56,13 @@ impl Browser {
         self.call_with(method, path, &[("Sec-Fetch-Site", "same-origin")], body)
     }
 
-    pub fn call_with(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Response {
+    pub fn call_with(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &str,
+    ) -> Response {
         let headers = [&[("Cookie", self.cookie.as_str())], headers].concat();
         send(&self.anonymous, method, path, &headers, body)
     }
@@ -85,8 +97,7 @@ fn a_session_stands_in_for_its_key() {
     assert_eq!(by_session["auth"], json!({"via": "session", "id": body["session"]["id"]}));
     by_session["auth"] = me["auth"].clone();
     assert_eq!(by_session, me);
-    let cue =
-        json!({"name": "c", "schedule": {"type": "recurring", "cron": "0 0 * * *"}, "transport": "worker"});
+    let cue = json!({"name": "c", "schedule": {"type": "recurring", "cron": "0 0 * * *"}, "transport": "worker"});
     let created = browser.call("POST", "/v1/cues", &cue.to_string()).expect(201);
     assert_eq!(ada.get("/v1/cues").expect(200)["cues"][0]["id"], created["id"]);
     let keys = browser.get("/v1/auth/keys").expect(200);
@@ -112,9 +123,11 @@ fn a_value_that_a_client_has_chosen_never_becomes_a_session() {
 fn an_authorization_header_wins_over_the_cookie() {
     let api = Api::start();
     let (ada, bob) = (api.user("ada"), api.user("bob"));
-    let browser = Browser::new(&anonymous(&api), &sign_in(&anonymous(&api), &json!({"api_key": ada.key()})));
+    let browser =
+        Browser::new(&anonymous(&api), &sign_in(&anonymous(&api), &json!({"api_key": ada.key()})));
     let bearer = format!("Bearer {}", bob.key());
-    let both = browser.call_with("GET", "/v1/auth/me", &[("Authorization", &bearer)], "").expect(200);
+    let both =
+        browser.call_with("GET", "/v1/auth/me", &[("Authorization", &bearer)], "").expect(200);
     assert_eq!(both["auth"], json!({"via": "key", "id": "bob"}));
     for invalid in ["Bearer cue_sk_00000000000000000000000000000000", "Basic eDp5", ""] {
         let refused = browser.call_with("GET", "/v1/auth/me", &[("Authorization", invalid)], "");
@@ -126,7 +139,9 @@ fn an_authorization_header_wins_over_the_cookie() {
 fn exactly_one_credential_is_given() {
     let (api, ada) = Api::with_user("ada");
     let two = json!({"api_key": ada.key(), "link_token": "x"});
-    for body in [json!({}), two, json!({"dev": false}), json!({"api_key": 1}), json!({"api_key": ""})] {
+    for body in
+        [json!({}), two, json!({"dev": false}), json!({"api_key": 1}), json!({"api_key": ""})]
+    {
         let refused = sign_in(&anonymous(&api), &body);
         refused.expect_error(422, "validation_error");
         assert_eq!(refused.header("set-cookie"), None);
@@ -135,7 +150,8 @@ fn exactly_one_credential_is_given() {
 
 #[test]
 fn after_ten_failed_sign_ins_an_address_has_no_more_for_15_minutes() {
-    let api = Api::from_fixture(Fixture::with_config(Clock::manual(BEGIN.parse().unwrap()), |_| {}));
+    let api =
+        Api::from_fixture(Fixture::with_config(Clock::manual(BEGIN.parse().unwrap()), |_| {}));
     let ada = api.user("ada");
     let client = anonymous(&api);
     for _ in 0..5 {
@@ -150,7 +166,8 @@ fn after_ten_failed_sign_ins_an_address_has_no_more_for_15_minutes() {
     for attempt in 0..9 {
         sign_in(&client, &wrong[attempt % wrong.len()]).expect_error(401, "invalid_api_key");
     }
-    sign_in(&client, &json!({"device_code": "ABCD-EFGH"})).expect_error(404, "device_code_not_found");
+    sign_in(&client, &json!({"device_code": "ABCD-EFGH"}))
+        .expect_error(404, "device_code_not_found");
     let device_code = json!({"device_code": "ABCD-EFGH"});
     for refused in wrong.iter().chain([&device_code]).map(|wrong| sign_in(&client, wrong)) {
         refused.expect_error(429, "rate_limit_exceeded");
@@ -168,8 +185,10 @@ fn after_ten_failed_sign_ins_an_address_has_no_more_for_15_minutes() {
 #[test]
 fn sessions_have_a_window_of_240_requests_of_their_own() {
     let (api, ada) = Api::with_user("ada");
-    let first = Browser::new(&anonymous(&api), &sign_in(&anonymous(&api), &json!({"api_key": ada.key()})));
-    let second = Browser::new(&anonymous(&api), &sign_in(&anonymous(&api), &json!({"api_key": ada.key()})));
+    let first =
+        Browser::new(&anonymous(&api), &sign_in(&anonymous(&api), &json!({"api_key": ada.key()})));
+    let second =
+        Browser::new(&anonymous(&api), &sign_in(&anonymous(&api), &json!({"api_key": ada.key()})));
     for request in 0..240 {
         let browser = if request % 2 == 0 { &first } else { &second };
         let answer = browser.get("/v1/auth/keys");
@@ -191,7 +210,8 @@ fn a_cookie_of_another_program_on_the_host_signs_nobody_out() {
         let cookies = cookies.join("; ");
         send(&anonymous(&api), "GET", "/v1/auth/me", &[("Cookie", &cookies)], "").status
     };
-    let tossed: Vec<String> = ["A", "B", "C", "D"].map(|it| format!("{name}={}", it.repeat(43))).to_vec();
+    let tossed: Vec<String> =
+        ["A", "B", "C", "D"].map(|it| format!("{name}={}", it.repeat(43))).to_vec();
     for count in 0..4 {
         assert_eq!(
             status(&[&tossed[..count], slice::from_ref(&cookie)].concat()),
@@ -200,7 +220,11 @@ fn a_cookie_of_another_program_on_the_host_signs_nobody_out() {
         );
     }
     assert_eq!(status(&[slice::from_ref(&cookie), &tossed[..]].concat()), 200);
-    assert_eq!(status(&[&tossed[..], slice::from_ref(&cookie)].concat()), 401, "the look-ups are bounded");
+    assert_eq!(
+        status(&[&tossed[..], slice::from_ref(&cookie)].concat()),
+        401,
+        "the look-ups are bounded"
+    );
     assert_eq!(status(&tossed), 401);
 }
 
@@ -216,7 +240,8 @@ fn cookie_with(public_url: &str, headers: &[(&str, &str)]) -> String {
     let response = send(&anonymous(&api), "POST", "/v1/auth/session", &headers, &body);
     let text = response.header("set-cookie").expect("a cookie").to_owned();
     let browser = Browser::new(&anonymous(&api), &response);
-    let forwarded: Vec<_> = headers.iter().filter(|(name, _)| name.starts_with("X-")).copied().collect();
+    let forwarded: Vec<_> =
+        headers.iter().filter(|(name, _)| name.starts_with("X-")).copied().collect();
     browser.call_with("GET", "/v1/auth/me", &forwarded, "").expect(200);
     let (name, rest) = text.split_once('=').unwrap();
     let (prefix, number) = name.split_once("cued_").unwrap();
@@ -230,10 +255,19 @@ fn the_attributes_of_the_cookie_follow_from_the_address_of_the_server() {
     const MONTH: &str = "Max-Age=2592000; HttpOnly; SameSite=Strict";
     assert_eq!(cookie_with("http://127.0.0.1:8000", &[]), format!("Path=/; {MONTH}"));
     assert_eq!(cookie_with("http://pi.lan/cued", &[]), format!("Path=/cued; {MONTH}"));
-    assert_eq!(cookie_with("https://cue.example.com", &[]), format!("__Host-Path=/; {MONTH}; Secure"));
-    assert_eq!(cookie_with("https://example.com/cued", &[]), format!("Path=/cued; {MONTH}; Secure"));
+    assert_eq!(
+        cookie_with("https://cue.example.com", &[]),
+        format!("__Host-Path=/; {MONTH}; Secure")
+    );
+    assert_eq!(
+        cookie_with("https://example.com/cued", &[]),
+        format!("Path=/cued; {MONTH}; Secure")
+    );
     let https = [("X-Forwarded-Proto", "https")];
-    assert_eq!(cookie_with("http://127.0.0.1:8000", &https), format!("__Host-Path=/; {MONTH}; Secure"));
+    assert_eq!(
+        cookie_with("http://127.0.0.1:8000", &https),
+        format!("__Host-Path=/; {MONTH}; Secure")
+    );
 }
 
 #[test]
@@ -250,7 +284,9 @@ fn two_servers_on_one_host_do_not_sign_each_other_out() {
     let servers = [Server::start(DEV_UNLIMITED), Server::start(DEV_UNLIMITED)];
     let cookies: Vec<String> = servers
         .iter()
-        .map(|server| cookie_of(&sign_in(&server.client(), &json!({"api_key": server.user().key()}))))
+        .map(|server| {
+            cookie_of(&sign_in(&server.client(), &json!({"api_key": server.user().key()})))
+        })
         .collect();
     let name = |cookie: &str| cookie.split_once('=').unwrap().0.to_owned();
     assert_ne!(name(&cookies[0]), name(&cookies[1]));
@@ -273,10 +309,13 @@ fn a_sign_in_needs_json_and_no_other_site() {
         (answer.status, answer.json()["error"]["code"].clone())
     };
     let json = ("Content-Type", "application/json; charset=utf-8");
-    for good in [&[json][..], &[json, ("Sec-Fetch-Site", "same-origin")], &[json, ("Origin", &own)]] {
+    for good in [&[json][..], &[json, ("Sec-Fetch-Site", "same-origin")], &[json, ("Origin", &own)]]
+    {
         assert_eq!(try_with(good).0, 201, "{good:?}");
     }
-    for types in [&[][..], &[("Content-Type", "text/plain")], &[("Content-Type", "application/jsonp")]] {
+    for types in
+        [&[][..], &[("Content-Type", "text/plain")], &[("Content-Type", "application/jsonp")]]
+    {
         assert_eq!(try_with(types), (400, json!("invalid_request")), "{types:?}");
     }
     for (name, value) in [
@@ -286,7 +325,11 @@ fn a_sign_in_needs_json_and_no_other_site() {
         ("Origin", "http://evil.example"),
         ("Origin", "null"),
     ] {
-        assert_eq!(try_with(&[json, (name, value)]), (403, json!("cross_site_request")), "{name}: {value}");
+        assert_eq!(
+            try_with(&[json, (name, value)]),
+            (403, json!("cross_site_request")),
+            "{name}: {value}"
+        );
     }
 }
 
@@ -317,7 +360,11 @@ fn a_one_time_link_works_once_within_five_minutes() {
     sign_in(&client, &of_old_key).expect_error(401, "invalid_api_key");
     let ada = ada.with_key(key["api_key"].as_str().unwrap());
     let links: Vec<Value> = (0..11)
-        .map(|_| token_of(ada.post("/v1/auth/session-link", &json!({})).expect(201)["url"].as_str().unwrap()))
+        .map(|_| {
+            token_of(
+                ada.post("/v1/auth/session-link", &json!({})).expect(201)["url"].as_str().unwrap(),
+            )
+        })
         .collect();
     sign_in(&client, &links[0]).expect_error(401, "invalid_api_key");
     sign_in(&client, &links[1]).expect(201);
@@ -329,7 +376,9 @@ fn a_link_changes_the_account_of_a_browser_only_if_that_is_asked_for() {
     let (ada, eve) = (api.user("ada"), api.user("eve"));
     let client = Client::new(api.addr());
     let link_of = |user: &User| {
-        token_of(user.post("/v1/auth/session-link", &json!({})).expect(201)["url"].as_str().unwrap())
+        token_of(
+            user.post("/v1/auth/session-link", &json!({})).expect(201)["url"].as_str().unwrap(),
+        )
     };
     let browser = Browser::new(&client, &sign_in(&client, &json!({"api_key": ada.key()})));
     let enter = |browser: &Browser, link: &Value| {
@@ -342,7 +391,11 @@ fn a_link_changes_the_account_of_a_browser_only_if_that_is_asked_for() {
         refused.expect_error(409, "invalid_state");
         assert_eq!(refused.header("set-cookie"), None);
     }
-    assert_eq!(enter(&browser, &link_of(&ada)).expect(201)["user"]["id"], "ada", "the same account");
+    assert_eq!(
+        enter(&browser, &link_of(&ada)).expect(201)["user"]["id"],
+        "ada",
+        "the same account"
+    );
     link["switch_account"] = json!(true);
     assert_eq!(enter(&browser, &link).expect(201)["user"]["id"], "eve", "the link was not used up");
     let third = link_of(&eve);
@@ -354,9 +407,13 @@ fn a_link_changes_the_account_of_a_browser_only_if_that_is_asked_for() {
 
 #[test]
 fn a_link_leads_to_the_public_url_if_there_is_one() {
-    let server = Server::start(&["--registration", "open", "--public-url", "https://example.com/cued"]);
+    let server =
+        Server::start(&["--registration", "open", "--public-url", "https://example.com/cued"]);
     let link = server.user().post("/v1/auth/session-link", &json!({})).expect(201);
-    assert!(link["url"].as_str().unwrap().starts_with("https://example.com/cued/#/enter/"), "{link}");
+    assert!(
+        link["url"].as_str().unwrap().starts_with("https://example.com/cued/#/enter/"),
+        "{link}"
+    );
 }
 
 #[test]
@@ -367,7 +424,8 @@ fn an_operator_makes_a_link_with_the_file_alone() {
     assert!(printed.starts_with("http://127.0.0.1:8000/#/enter/"), "{printed}");
     sign_in(&server.client(), &token_of(&printed)).expect(201);
     sign_in(&server.client(), &token_of(&printed)).expect_error(401, "invalid_api_key");
-    let printed = ok(&server.db(), &["user", "link", &email, "--public-url", "https://cue.example.com/x/"]);
+    let printed =
+        ok(&server.db(), &["user", "link", &email, "--public-url", "https://cue.example.com/x/"]);
     assert!(printed.starts_with("https://cue.example.com/x/#/enter/"), "{printed}");
     assert!(fails(&server.db(), &["user", "link", "no@example.com"], 1).contains("cued user list"));
     ok(&server.db(), &["user", "disable", &email]);
@@ -392,7 +450,8 @@ fn mailed_link(server: &Server, purpose: &str, email: &Value) -> (Value, String)
     let user_code = code["user_code"].as_str().unwrap();
     let link = until("the link is in the log", || {
         let log = server.log();
-        let line = log.lines().find(|line| line.contains(user_code) && line.contains("verify?token="))?;
+        let line =
+            log.lines().find(|line| line.contains(user_code) && line.contains("verify?token="))?;
         let (_, rest) = line.split_once("verify?")?;
         Some(rest.split(|char: char| char == '"' || char.is_whitespace()).next()?.to_owned())
     });
@@ -405,7 +464,8 @@ fn a_mailed_link_begins_a_session_and_makes_no_key() {
     let (client, user) = (server.client(), server.user());
     let email = user.get("/v1/auth/me").expect(200)["email"].clone();
     let (by_code, link) = mailed_link(&server, "session", &email);
-    let confirm = |link: &str| send(&client, "POST", &format!("/v1/auth/verify?{link}"), &[], "").status;
+    let confirm =
+        |link: &str| send(&client, "POST", &format!("/v1/auth/verify?{link}"), &[], "").status;
     assert_eq!(confirm(&format!("{link}&other_keys=keep")), 200);
     for _ in 0..2 {
         let poll = client.post("/v1/auth/device-code/poll", &by_code).expect(200);
@@ -420,8 +480,9 @@ fn a_mailed_link_begins_a_session_and_makes_no_key() {
     let refused = client.post("/v1/auth/device-code", &json!({"for": "cookie"}));
     refused.expect_error(422, "validation_error");
 
-    let unused =
-        token_of(user.post("/v1/auth/session-link", &json!({})).expect(201)["url"].as_str().unwrap());
+    let unused = token_of(
+        user.post("/v1/auth/session-link", &json!({})).expect(201)["url"].as_str().unwrap(),
+    );
     let (_, link) = mailed_link(&server, "key", &email);
     assert_eq!(confirm(&format!("{link}&other_keys=revoke")), 200);
     assert!(!browser.is_signed_in(), "who revokes the other keys shuts out browsers as well");
@@ -433,14 +494,20 @@ fn in_development_mode_the_machine_of_the_server_signs_in_without_a_credential()
     let server = Server::start(&["--dev"]);
     let client = server.client();
     let info = client.get("/v1/info").expect(200);
-    assert_has(&info, json!({"dev": true, "users": false, "sign_in": ["key", "mail", "link", "dev"]}));
+    assert_has(
+        &info,
+        json!({"dev": true, "users": false, "sign_in": ["key", "mail", "link", "dev"]}),
+    );
     let signed_in = sign_in(&client, &json!({"dev": true}));
     assert_eq!(signed_in.expect(201)["user"]["email"], "dev@example.com");
     assert!(Browser::new(&client, &signed_in).is_signed_in());
     client.register("ann@example.com");
     let info = client.get("/v1/info").expect(200);
     assert_has(&info, json!({"users": true, "accounts": ["dev@example.com", "ann@example.com"]}));
-    assert_eq!(sign_in(&client, &json!({"dev": true})).expect(201)["user"]["email"], "dev@example.com");
+    assert_eq!(
+        sign_in(&client, &json!({"dev": true})).expect(201)["user"]["email"],
+        "dev@example.com"
+    );
 }
 
 #[test]
@@ -462,7 +529,9 @@ fn no_other_name_and_no_proxy_reaches_the_sign_in_of_development_mode() {
     for host in ["pi.lan", "evil.example", "app.localhost", "2130706433"] {
         attempt(host, "").expect_error(403, "forbidden_host");
     }
-    for header in ["X-Forwarded-For: 127.0.0.1\r\n", "Forwarded: for=127.0.0.1\r\n", "Via: 1.1 x\r\n"] {
+    for header in
+        ["X-Forwarded-For: 127.0.0.1\r\n", "Forwarded: for=127.0.0.1\r\n", "Via: 1.1 x\r\n"]
+    {
         attempt("localhost", header).expect_error(403, "forbidden_host");
     }
     let info = |server: &Server, host: &str| {
@@ -475,5 +544,8 @@ fn no_other_name_and_no_proxy_reaches_the_sign_in_of_development_mode() {
     plain.client().register("ann@example.com");
     assert_eq!(info(&plain, "localhost").get("accounts"), None);
     sign_in(&plain.client(), &json!({"dev": true})).expect_error(409, "invalid_state");
-    assert_eq!(plain.client().get("/v1/info").expect(200)["sign_in"], json!(["key", "mail", "link"]));
+    assert_eq!(
+        plain.client().get("/v1/info").expect(200)["sign_in"],
+        json!(["key", "mail", "link"])
+    );
 }

@@ -53,7 +53,11 @@ fn every_response_carries_the_same_headers_and_every_error_the_same_body() {
         (get("*").replace("GET", "OPTIONS"), 404, "not_found"),
         (get("/echo"), 405, "method_not_allowed"),
         (get("/locked"), 401, "invalid_api_key"),
-        (get("/locked").replace("Host", "Authorization: Bearer cue_sk_0\r\nHost"), 401, "invalid_api_key"),
+        (
+            get("/locked").replace("Host", "Authorization: Bearer cue_sk_0\r\nHost"),
+            401,
+            "invalid_api_key",
+        ),
         (post("/named", "{"), 400, "invalid_json"),
         (post("/named", "[]"), 422, "validation_error"),
         (post("/named", r#"{"name": "a", "b": 1}"#), 422, "validation_error"),
@@ -93,8 +97,9 @@ fn pages_have_their_security_headers() {
 #[test]
 fn a_client_request_id_is_kept_only_if_it_is_safe() {
     let server = TestServer::start();
-    let ask =
-        |id: &str| server.request(&post("/echo", "").replace("Host", &format!("X-Request-Id: {id}\r\nHost")));
+    let ask = |id: &str| {
+        server.request(&post("/echo", "").replace("Host", &format!("X-Request-Id: {id}\r\nHost")))
+    };
     let kept = ask("Abc-1.2_3");
     assert_eq!(kept.header("x-request-id"), Some("Abc-1.2_3"));
     assert_eq!(kept.json()["id"], "Abc-1.2_3");
@@ -111,7 +116,11 @@ fn a_wrong_method_gets_an_allow_header() {
     let server = TestServer::start();
     for method in ["POST", "OPTIONS", "PATCH", "BREW"] {
         let response = server.request(&get("/items/a").replace("GET", method));
-        assert_eq!((response.status, response.header("allow")), (405, Some("GET, HEAD, DELETE")), "{method}");
+        assert_eq!(
+            (response.status, response.header("allow")),
+            (405, Some("GET, HEAD, DELETE")),
+            "{method}"
+        );
     }
 }
 
@@ -126,7 +135,8 @@ fn head_returns_the_headers_of_get_without_a_body() {
     expected.body.clear();
     let but_the_id = |response: &Response| {
         let headers = response.headers.iter().filter(|(name, _)| {
-            !["x-request-id", "date", "x-ratelimit-remaining", "x-ratelimit-reset"].contains(&name.as_str())
+            !["x-request-id", "date", "x-ratelimit-remaining", "x-ratelimit-reset"]
+                .contains(&name.as_str())
         });
         (response.status, headers.cloned().collect::<Vec<_>>())
     };
@@ -144,7 +154,8 @@ fn a_connection_serves_sequential_and_pipelined_requests() {
         connection.send(&get(&format!("/items/{id}")));
         assert_eq!(connection.response().json()["id"], id);
     }
-    let together = [get("/items/1"), get("/nowhere"), post("/echo", "12345"), get("/items/2")].concat();
+    let together =
+        [get("/items/1"), get("/nowhere"), post("/echo", "12345"), get("/items/2")].concat();
     connection.send(&together);
     assert_eq!(connection.response().json()["id"], "1");
     assert_eq!(connection.response().status, 404);
@@ -174,7 +185,11 @@ fn a_head_that_is_not_http_gets_a_status_alone_and_ends_the_connection() {
             }
             connection.send(&head);
             let response = connection.response();
-            assert_eq!((response.status, response.body.len()), (status, 0), "{head} → {response:?}");
+            assert_eq!(
+                (response.status, response.body.len()),
+                (status, 0),
+                "{head} → {response:?}"
+            );
             connection.stream().shutdown(std::net::Shutdown::Write).unwrap();
             assert_eq!(connection.rest(), "");
         }
@@ -186,8 +201,9 @@ fn a_body_declared_too_large_is_refused_before_it_is_sent() {
     let server = TestServer::start();
     for expect in ["", "Expect: 100-continue\r\n"] {
         let mut connection = server.connect();
-        connection
-            .send(&format!("POST /echo HTTP/1.1\r\nHost: x\r\n{expect}Content-Length: 2097153\r\n\r\n"));
+        connection.send(&format!(
+            "POST /echo HTTP/1.1\r\nHost: x\r\n{expect}Content-Length: 2097153\r\n\r\n"
+        ));
         let response = connection.response();
         assert_eq!((response.status, response.code().as_str()), (413, "payload_too_large"));
         assert_eq!(response.header("connection"), Some("close"));
@@ -226,7 +242,9 @@ fn a_chunked_body_is_refused_once_it_exceeds_the_limit() {
 fn expect_continue_gets_100_continue() {
     let server = TestServer::start();
     let mut connection = server.connect();
-    connection.send("POST /echo HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n");
+    connection.send(
+        "POST /echo HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n",
+    );
     assert_eq!(connection.response().status, 100);
     connection.send("12345");
     assert_eq!(connection.response().json()["length"], 5);

@@ -30,10 +30,19 @@ async fn connect(
 
 fn request(method: Method, path: &str, body: &[u8]) -> Request<Full<Bytes>> {
     let uri = format!("http://x{path}");
-    Request::builder().method(method).uri(uri).body(Full::new(Bytes::copy_from_slice(body))).unwrap()
+    Request::builder()
+        .method(method)
+        .uri(uri)
+        .body(Full::new(Bytes::copy_from_slice(body)))
+        .unwrap()
 }
 
-async fn ask(sender: &mut Sender, method: Method, path: &str, body: &[u8]) -> (u16, hyper::HeaderMap, Bytes) {
+async fn ask(
+    sender: &mut Sender,
+    method: Method,
+    path: &str,
+    body: &[u8],
+) -> (u16, hyper::HeaderMap, Bytes) {
     ask_with(sender, request(method, path, body), body).await
 }
 
@@ -56,12 +65,17 @@ fn http2_is_served_like_http1() {
     server.block_on(async {
         let (mut sender, connection) = connect(server.addr).await;
         tokio::spawn(connection);
-        let (status, headers, body) = ask(&mut sender, Method::POST, "/echo", &vec![b'x'; 2_097_152]).await;
+        let (status, headers, body) =
+            ask(&mut sender, Method::POST, "/echo", &vec![b'x'; 2_097_152]).await;
         assert_eq!(status, 200);
         assert_eq!(serde_json::from_slice::<Value>(&body).unwrap()["length"], 2_097_152);
-        for name in
-            ["x-request-id", "x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset", "date"]
-        {
+        for name in [
+            "x-request-id",
+            "x-ratelimit-limit",
+            "x-ratelimit-remaining",
+            "x-ratelimit-reset",
+            "date",
+        ] {
             assert!(headers.contains_key(name), "{name}");
         }
         let (status, headers, body) = ask(&mut sender, Method::HEAD, "/items/a", b"").await;
@@ -81,7 +95,8 @@ fn http2_is_served_like_http1() {
 fn the_page_over_http2_is_the_same() {
     let api = Api::start();
     let client = Client::new(api.addr());
-    let paths = FILES.iter().map(|file| format!("/ui/{BUILD}/{}", file.path)).chain(["/".to_owned()]);
+    let paths =
+        FILES.iter().map(|file| format!("/ui/{BUILD}/{}", file.path)).chain(["/".to_owned()]);
     let addr = api.addr();
     api.block_on(async {
         let (mut sender, connection) = connect(addr).await;
@@ -142,12 +157,16 @@ fn a_session_is_found_among_several_cookie_headers() {
         sign_in.headers_mut().insert("content-type", HeaderValue::from_static("application/json"));
         let (_, headers, _) = ask_with(&mut sender, sign_in, credential.as_bytes()).await;
         let cookie = headers["set-cookie"].to_str().unwrap().split(';').next().unwrap().to_owned();
-        for (cookies, expected) in
-            [(vec!["a=1", "b=2", &cookie, "c=ä"], 200), (vec!["a=ä; b=2", &cookie], 200), (vec!["a=1"], 401)]
-        {
+        for (cookies, expected) in [
+            (vec!["a=1", "b=2", &cookie, "c=ä"], 200),
+            (vec!["a=ä; b=2", &cookie], 200),
+            (vec!["a=1"], 401),
+        ] {
             let mut request = request(Method::GET, "/v1/auth/me", b"");
             for value in &cookies {
-                request.headers_mut().append("cookie", HeaderValue::from_bytes(value.as_bytes()).unwrap());
+                request
+                    .headers_mut()
+                    .append("cookie", HeaderValue::from_bytes(value.as_bytes()).unwrap());
             }
             let (status, ..) = ask_with(&mut sender, request, b"").await;
             assert_eq!(status, expected, "{cookies:?}");
@@ -167,9 +186,9 @@ fn many_streams_share_a_connection() {
         tokio::spawn(connection);
         let asks = (0..300).map(|number| {
             let mut sender = sender.clone();
-            tokio::spawn(
-                async move { ask(&mut sender, Method::GET, &format!("/free/{number}"), b"").await.0 },
-            )
+            tokio::spawn(async move {
+                ask(&mut sender, Method::GET, &format!("/free/{number}"), b"").await.0
+            })
         });
         for status in asks.collect::<Vec<_>>() {
             assert_eq!(status.await.unwrap(), 200);
@@ -266,7 +285,9 @@ fn a_slowly_sent_head_has_the_same_timeout() {
     let read = until("the server responds", || {
         stream.write_all(b"X: y\r\n").unwrap();
         match stream.read(&mut response) {
-            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => None,
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                None
+            }
             read => Some(read.unwrap()),
         }
     });
@@ -286,8 +307,11 @@ fn an_incomplete_body_gets_408() {
 
 #[test]
 fn an_idle_connection_is_closed_after_the_idle_timeout() {
-    let server =
-        TestServer::with(HttpLimits { header_time: LONG, idle_time: SHORT, ..HttpLimits::default() });
+    let server = TestServer::with(HttpLimits {
+        header_time: LONG,
+        idle_time: SHORT,
+        ..HttpLimits::default()
+    });
     let mut connection = server.connect();
     connection.send(&get("/items/a"));
     assert_eq!(connection.response().status, 200);
@@ -296,8 +320,11 @@ fn an_idle_connection_is_closed_after_the_idle_timeout() {
 
 #[test]
 fn an_idle_connection_outlives_the_head_timeout() {
-    let server =
-        TestServer::with(HttpLimits { header_time: SHORT, idle_time: LONG, ..HttpLimits::default() });
+    let server = TestServer::with(HttpLimits {
+        header_time: SHORT,
+        idle_time: LONG,
+        ..HttpLimits::default()
+    });
     let mut idle = server.connect();
     idle.send(&get("/items/a"));
     assert_eq!(idle.response().status, 200);
@@ -309,8 +336,11 @@ fn an_idle_connection_outlives_the_head_timeout() {
 
 #[test]
 fn a_client_that_does_not_read_its_response_is_disconnected() {
-    let server =
-        TestServer::with(HttpLimits { max_connections: 1, response_time: SHORT, ..HttpLimits::default() });
+    let server = TestServer::with(HttpLimits {
+        max_connections: 1,
+        response_time: SHORT,
+        ..HttpLimits::default()
+    });
     let mut unread = server.connect();
     unread.send(&get("/large"));
     // Served only once the first connection is closed. Of the same address it would be refused.

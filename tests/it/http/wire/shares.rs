@@ -31,7 +31,8 @@ fn a_request_that_takes_no_body_is_refused_at_once_with_one() {
             let mut connection = server.connect();
             connection.send(&format!("{line} HTTP/1.1\r\nHost: x\r\n{framing}\r\n\r\n"));
             let is_head = line.starts_with("HEAD");
-            let response = if is_head { connection.response_without_body() } else { connection.response() };
+            let response =
+                if is_head { connection.response_without_body() } else { connection.response() };
             assert_eq!(
                 (response.status, response.header("connection")),
                 (400, Some("close")),
@@ -66,13 +67,21 @@ fn a_request_without_exactly_one_host_is_refused_and_closed() {
             let mut connection = server.connect();
             connection.send(&format!("{line} HTTP/1.1\r\n{hosts}\r\n"));
             let response = connection.response();
-            assert_eq!((response.status, response.code().as_str()), (400, "bad_request"), "{line} {hosts}");
+            assert_eq!(
+                (response.status, response.code().as_str()),
+                (400, "bad_request"),
+                "{line} {hosts}"
+            );
             assert_eq!(response.header("connection"), Some("close"));
             assert_headers(&response);
             assert_eq!(connection.rest(), "");
         }
     }
-    assert_eq!(server.request("GET /items/a HTTP/1.0\r\n\r\n").status, 200, "HTTP/1.0 has no such header");
+    assert_eq!(
+        server.request("GET /items/a HTTP/1.0\r\n\r\n").status,
+        200,
+        "HTTP/1.0 has no such header"
+    );
 }
 
 /// Sends a head that declares 1 MB, and `bytes` of the body.
@@ -84,8 +93,11 @@ fn begin_body(connection: &mut Connection, bytes: usize) {
 #[test]
 fn unfinished_bodies_of_one_client_leave_room_for_others() {
     // A quarter is 256 KiB.
-    let server =
-        TestServer::with(HttpLimits { max_buffered: 1 << 20, request_time: LONG, ..HttpLimits::default() });
+    let server = TestServer::with(HttpLimits {
+        max_buffered: 1 << 20,
+        request_time: LONG,
+        ..HttpLimits::default()
+    });
     let mut open: Vec<_> = (0..2).map(|_| server.connect()).collect();
     begin_body(&mut open[0], 0);
     // What is only declared holds nothing.
@@ -94,10 +106,14 @@ fn unfinished_bodies_of_one_client_leave_room_for_others() {
     for connection in &mut open[1..] {
         begin_body(connection, 200_000);
     }
-    let refused = until("one of the two is refused", || open.iter().position(Connection::has_response));
+    let refused =
+        until("one of the two is refused", || open.iter().position(Connection::has_response));
     let response = open.swap_remove(refused).response();
     assert_eq!((response.status, response.code().as_str()), (503, "server_busy"));
-    assert_eq!((response.header("retry-after"), response.header("connection")), (Some("1"), Some("close")));
+    assert_eq!(
+        (response.header("retry-after"), response.header("connection")),
+        (Some("1"), Some("close"))
+    );
     let mut other = server.connect_from(OTHER);
     other.send(&post("/echo", &"x".repeat(200_000)));
     assert_eq!(other.response().status, 200, "another client has its own quarter");
@@ -110,8 +126,11 @@ fn unfinished_bodies_of_one_client_leave_room_for_others() {
 
 #[test]
 fn unfinished_bodies_of_many_clients_leave_room_for_a_newcomer() {
-    let server =
-        TestServer::with(HttpLimits { max_buffered: 1 << 20, request_time: LONG, ..HttpLimits::default() });
+    let server = TestServer::with(HttpLimits {
+        max_buffered: 1 << 20,
+        request_time: LONG,
+        ..HttpLimits::default()
+    });
     let mut open = Vec::new();
     // Four times as many as hold almost a quarter each. They get less and less, and the last ones an error.
     for client in 2..18 {
@@ -163,7 +182,9 @@ fn unread_responses_of_one_client_leave_room_for_others() {
     other.send(&get("/large"));
     assert_eq!(other.response().status, 200);
     drop((first, second));
-    until("the bytes are returned", || (server.request(&get("/large")).status == 200).then_some(()));
+    until("the bytes are returned", || {
+        (server.request(&get("/large")).status == 200).then_some(())
+    });
 }
 
 #[test]
@@ -178,7 +199,9 @@ fn a_client_that_reads_slowly_gets_its_whole_response() {
         assert!(length > 0, "cut after {read} bytes");
         read += length;
         // The whole response takes longer than the limit.
-        std::thread::park_timeout(Duration::from_millis(70).mul_f64(length as f64 / part.len() as f64));
+        std::thread::park_timeout(
+            Duration::from_millis(70).mul_f64(length as f64 / part.len() as f64),
+        );
     }
     assert!(begun.elapsed() > limit, "{:?}", begun.elapsed());
 }
@@ -215,7 +238,11 @@ const SETTINGS: u8 = 4;
 const HEADERS: u8 = 1;
 
 fn server(limits: HttpLimits) -> TestServer {
-    TestServer::with(HttpLimits { max_buffered: MAX_BUFFERED, drain_time: Duration::ZERO, ..limits })
+    TestServer::with(HttpLimits {
+        max_buffered: MAX_BUFFERED,
+        drain_time: Duration::ZERO,
+        ..limits
+    })
 }
 
 /// Limits that close no connection while the test runs.
@@ -274,8 +301,9 @@ fn frames_of(connection: &mut Connection, kinds: &[u8], count: usize) -> Vec<(u8
 fn responses_that_an_http2_client_does_not_take_hold_its_memory() {
     let server = server(patient());
     let mut connection = server.connect();
-    let requests =
-        |from, until| -> Vec<_> { (from..until).map(|number| get_frame(number, "/items/a", &[])).collect() };
+    let requests = |from, until| -> Vec<_> {
+        (from..until).map(|number| get_frame(number, "/items/a", &[])).collect()
+    };
     send(&mut connection, &[vec![preface()], requests(0, 15)].concat());
     assert_eq!(frames_of(&mut connection, &[HEADERS], 15).len(), 15);
     assert_eq!(server.request(&post("/echo", &"x".repeat(200_000))).status, 503);
@@ -296,7 +324,11 @@ fn a_request_of_http2_has_at_most_100_headers() {
     let headers = |count| literal("a", "").repeat(count);
     send(
         &mut connection,
-        &[preface(), get_frame(0, "/items/a", &headers(100)), get_frame(1, "/items/a", &headers(101))],
+        &[
+            preface(),
+            get_frame(0, "/items/a", &headers(100)),
+            get_frame(1, "/items/a", &headers(101)),
+        ],
     );
     let answers = frames_of(&mut connection, &[HEADERS], 2);
     // The status is the first field: 200 has an index of its own, 431 is a literal in Huffman's code.

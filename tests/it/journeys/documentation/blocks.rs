@@ -73,7 +73,8 @@ fn blocks(name: &str, text: &str) -> Vec<Block> {
         let (language, marker) = info.split_once(' ').unwrap_or((info, ""));
         let mut body = String::new();
         loop {
-            let (inner, _) = lines.next().unwrap_or_else(|| panic!("{name}:{line}: a block without an end"));
+            let (inner, _) =
+                lines.next().unwrap_or_else(|| panic!("{name}:{line}: a block without an end"));
             if inner.trim() == "```" {
                 break;
             }
@@ -88,10 +89,14 @@ fn blocks(name: &str, text: &str) -> Vec<Block> {
 
 #[test]
 fn blocks_are_read_with_their_lines_and_without_their_indentation() {
-    let text = "a\n```sh\none\n\n  two\n```\n- b\n\n  ```python receiver\n  three\n    four\n  ```\n";
+    let text =
+        "a\n```sh\none\n\n  two\n```\n- b\n\n  ```python receiver\n  three\n    four\n  ```\n";
     let found = blocks("a.md", text);
     let [first, second] = &found[..] else { panic!("{} blocks", found.len()) };
-    assert_eq!((first.line, first.language.as_str(), first.text.as_str()), (2, "sh", "one\n\n  two\n"));
+    assert_eq!(
+        (first.line, first.language.as_str(), first.text.as_str()),
+        (2, "sh", "one\n\n  two\n")
+    );
     assert_eq!((second.line, second.text.as_str()), (9, "three\n  four\n"));
     assert!(second.is_receiver() && !first.is_run_elsewhere());
 }

@@ -7,7 +7,8 @@ use cued::cli::Cli;
 /// Checks the lines of a terminal, with prompts and output; returns what is wrong.
 pub fn console_faults(text: &str) -> Vec<String> {
     let text = text.replace("\\\n", " ");
-    let with_prompt = text.lines().filter_map(|line| line.strip_prefix("$ ").or(line.strip_prefix("# ")));
+    let with_prompt =
+        text.lines().filter_map(|line| line.strip_prefix("$ ").or(line.strip_prefix("# ")));
     faults(with_prompt)
 }
 
@@ -32,9 +33,11 @@ fn faults<'a>(lines: impl Iterator<Item = &'a str>) -> Vec<String> {
 fn fault(words: &[String]) -> Option<String> {
     let start = words.iter().position(|word| ends_in_cued(word))?;
     // `sudo -u cued cued …`: the program is the last of the two.
-    let start = if words.get(start + 1).is_some_and(|word| ends_in_cued(word)) { start + 1 } else { start };
+    let start =
+        if words.get(start + 1).is_some_and(|word| ends_in_cued(word)) { start + 1 } else { start };
     let runs_it = |word: &String| {
-        ["sudo", "-u", "cued", "docker", "exec", "-it", "env", "time", "exec"].contains(&word.as_str())
+        ["sudo", "-u", "cued", "docker", "exec", "-it", "env", "time", "exec"]
+            .contains(&word.as_str())
             || word.contains('=')
     };
     if !words[..start].iter().all(runs_it) {

@@ -32,13 +32,27 @@ use crate::journeys::documentation::blocks::{Block, Page, pages};
 use crate::support::*;
 
 /// Languages of blocks that nothing here can check.
-const TEXTS: [&str; 11] =
-    ["text", "nginx", "apache", "caddy", "caddyfile", "ini", "toml", "http", "crontab", "promql", "html"];
+const TEXTS: [&str; 11] = [
+    "text",
+    "nginx",
+    "apache",
+    "caddy",
+    "caddyfile",
+    "ini",
+    "toml",
+    "http",
+    "crontab",
+    "promql",
+    "html",
+];
 
 /// The flags of the server of a page, where they are not [`DEV_UNLIMITED`].
 const FLAGS: [(&str, &[&str]); 2] = [
     ("operating.md", &["--limits", "off", "--backup-dir", FOLDER]),
-    ("tutorials/test-clock.md", &["--dev", "--limits", "off", "--test-clock", "2030-01-01T00:00:00Z"]),
+    (
+        "tutorials/test-clock.md",
+        &["--dev", "--limits", "off", "--test-clock", "2030-01-01T00:00:00Z"],
+    ),
 ];
 
 /// Stands for the folder of the page.
@@ -99,8 +113,9 @@ fn every_block_that_does_not_run_is_right_in_itself() {
     for page in pages() {
         for block in &page.blocks {
             let found = static_faults(block);
-            faults
-                .extend(found.iter().map(|fault| format!("src/docs/{}:{}: {fault}", page.name, block.line)));
+            faults.extend(
+                found.iter().map(|fault| format!("src/docs/{}:{}: {fault}", page.name, block.line)),
+            );
         }
     }
     assert!(faults.is_empty(), "{}", faults.join("\n"));
@@ -115,7 +130,9 @@ fn static_faults(block: &Block) -> Vec<String> {
         ("yaml", "") => yaml_fault(text),
         ("python", "kit") => kit_fault("python/test_month_end.py", text),
         ("javascript", "kit") => kit_fault("node/month-end.test.mjs", text),
-        ("sh" | "python" | "javascript", "" | "receiver") | ("go" | "rust" | "php", "receiver") => None,
+        ("sh" | "python" | "javascript", "" | "receiver") | ("go" | "rust" | "php", "receiver") => {
+            None
+        }
         (language, "") if TEXTS.contains(&language) => None,
         (language, marker) => Some(format!("no test knows what to do with `{language} {marker}`")),
     };
@@ -144,7 +161,8 @@ fn has_cues(block: &Block) -> bool {
 
 /// Runs what a page shows, from its first block to its last one; returns the first failure.
 fn session_fault(page: &Page) -> Option<String> {
-    let flags = FLAGS.iter().find(|(name, _)| *name == page.name).map_or(DEV_UNLIMITED, |(_, flags)| flags);
+    let flags =
+        FLAGS.iter().find(|(name, _)| *name == page.name).map_or(DEV_UNLIMITED, |(_, flags)| flags);
     let programs = TempDir::new().unwrap();
     let home = ClientHome::new();
     let script = script(page, programs.path());
@@ -152,11 +170,14 @@ fn session_fault(page: &Page) -> Option<String> {
         return None;
     }
     let folder = home.folder();
-    let flags: Vec<&str> =
-        flags.iter().map(|flag| if *flag == FOLDER { folder.to_str().unwrap() } else { flag }).collect();
+    let flags: Vec<&str> = flags
+        .iter()
+        .map(|flag| if *flag == FOLDER { folder.to_str().unwrap() } else { flag })
+        .collect();
     let server = Server::start_on(&folder.join("cued.db"), &flags);
     let user = server.client().register("me@example.com");
-    let home = home.env("CUED_URL", server.url()).env("CUED_API_KEY", user.key()).env("KEY", user.key());
+    let home =
+        home.env("CUED_URL", server.url()).env("CUED_API_KEY", user.key()).env("KEY", user.key());
     // A refused request is a failure, as it is for a reader.
     fs::write(home.folder().join(".curlrc"), "fail\nshow-error\n").unwrap();
     let sink = Sink::start(&home, &[]);
@@ -166,7 +187,8 @@ fn session_fault(page: &Page) -> Option<String> {
     thread::spawn(move || drop(std::io::copy(&mut stdout, &mut std::io::sink())));
     let real = |text: &str| {
         let server_addr = server.addr().to_string();
-        let text = text.replace("localhost:8000", &server_addr).replace("127.0.0.1:8000", &server_addr);
+        let text =
+            text.replace("localhost:8000", &server_addr).replace("127.0.0.1:8000", &server_addr);
         text.replace("localhost:9000", &sink_addr).replace("127.0.0.1:9000", &sink_addr)
     };
     for program in fs::read_dir(programs.path()).unwrap() {
@@ -232,7 +254,11 @@ fn bash(home: &ClientHome, script: &str, folder: &Path) -> Option<String> {
     let text = fs::read_to_string(&place).unwrap();
     let lines: Vec<&str> = text.lines().collect();
     (!is_success).then(|| {
-        format!("after {:?}:\n{}", begun.elapsed(), lines[lines.len().saturating_sub(40)..].join("\n"))
+        format!(
+            "after {:?}:\n{}",
+            begun.elapsed(),
+            lines[lines.len().saturating_sub(40)..].join("\n")
+        )
     })
 }
 

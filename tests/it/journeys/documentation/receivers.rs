@@ -33,8 +33,10 @@ pub fn fault(block: &Block) -> Option<String> {
     }
     let folder = TempDir::new().unwrap();
     let (server, user) = Server::with_user(DEV_UNLIMITED);
-    let secret =
-        user.get("/v1/auth/webhook-secret").expect(200)["webhook_secret"].as_str().unwrap().to_owned();
+    let secret = user.get("/v1/auth/webhook-secret").expect(200)["webhook_secret"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     let log = folder.path().join("log");
     let receiver = started(block, folder.path(), &secret, &log);
     let Ok((addr, _running)) = receiver else { return receiver.err() };
@@ -61,7 +63,10 @@ fn started(
     let text = block.text.replace(ADDRESS, &addr.to_string());
     let text = text.replace("9000", &addr.port().to_string());
     let mut command = command(block, folder, &text)?;
-    command.env("WEBHOOK_SECRET", secret).current_dir(folder).stderr(fs::File::create(log).unwrap());
+    command
+        .env("WEBHOOK_SECRET", secret)
+        .current_dir(folder)
+        .stderr(fs::File::create(log).unwrap());
     if block.language == "sh" {
         thread::spawn(move || serve_each(&listener, command));
         return Ok((addr, None));
@@ -93,7 +98,8 @@ fn command(block: &Block, folder: &Path, text: &str) -> Result<Command, String> 
         "python" => run("python3", &[], file("receiver.py")),
         "javascript" => run("node", &[], file("receiver.mjs")),
         "php" => {
-            let address = text.lines().find_map(|line| line.split("php -S ").nth(1)?.split(' ').next());
+            let address =
+                text.lines().find_map(|line| line.split("php -S ").nth(1)?.split(' ').next());
             run("php", &["-S", address.ok_or("no `php -S ADDRESS` in it")?], file("receiver.php"))
         }
         "go" => {
@@ -145,15 +151,19 @@ fn answer_fault(user: &Client, secret: &str, addr: SocketAddr) -> Option<String>
     if !sent["http_status"].as_u64().is_some_and(|status| (200..300).contains(&status)) {
         return Some(format!("it does not accept a delivery: {sent}"));
     }
-    let now = i64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()).unwrap();
+    let now =
+        i64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()).unwrap();
     for (what, change) in forgeries(now) {
         let mut headers =
             signature_headers(SigningSecrets { current: secret, previous: None }, "id", now, BODY);
         let mut body = BODY.to_vec();
         change(&mut headers, &mut body, secret);
         let status = post(addr, &headers, &body);
-        let is_right =
-            if what == "right" { (200..300).contains(&status) } else { (400..500).contains(&status) };
+        let is_right = if what == "right" {
+            (200..300).contains(&status)
+        } else {
+            (400..500).contains(&status)
+        };
         if !is_right {
             return Some(format!("{status} for a delivery that is {what}"));
         }
@@ -169,7 +179,12 @@ type Change = Box<dyn Fn(&mut Headers, &mut Vec<u8>, &str)>;
 fn forgeries(now: i64) -> Vec<(&'static str, Change)> {
     let signed_at = |at: i64| -> Change {
         Box::new(move |headers, body, secret| {
-            *headers = signature_headers(SigningSecrets { current: secret, previous: None }, "id", at, body);
+            *headers = signature_headers(
+                SigningSecrets { current: secret, previous: None },
+                "id",
+                at,
+                body,
+            );
         })
     };
     let signature = |of: fn(&str) -> String| -> Change {
@@ -181,7 +196,10 @@ fn forgeries(now: i64) -> Vec<(&'static str, Change)> {
         ("longer", Box::new(|_, body, _| body.push(b' '))),
         ("old", signed_at(now - TOLERANCE - 60)),
         ("of the future", signed_at(now + TOLERANCE + 60)),
-        ("moved to another time", Box::new(move |headers, _, _| headers[0].1 = (now + 1).to_string())),
+        (
+            "moved to another time",
+            Box::new(move |headers, _, _| headers[0].1 = (now + 1).to_string()),
+        ),
         ("of no time", Box::new(|headers, _, _| headers[0].1 = "soon".to_owned())),
         ("unsigned", signature(|_| String::new())),
         ("signed in part", signature(|it| it[..20].to_owned())),
@@ -193,8 +211,11 @@ fn forgeries(now: i64) -> Vec<(&'static str, Change)> {
 
 fn post(addr: SocketAddr, headers: &Headers, body: &[u8]) -> u16 {
     let mut connection = Connection::open(addr).unwrap();
-    let mut request = format!("POST /hook HTTP/1.1\r\nHost: {addr}\r\nContent-Length: {}\r\n", body.len());
-    request.push_str("Content-Type: application/json\r\nX-CueAPI-Execution-Id: id\r\nConnection: close\r\n");
+    let mut request =
+        format!("POST /hook HTTP/1.1\r\nHost: {addr}\r\nContent-Length: {}\r\n", body.len());
+    request.push_str(
+        "Content-Type: application/json\r\nX-CueAPI-Execution-Id: id\r\nConnection: close\r\n",
+    );
     for (name, value) in headers {
         request.push_str(&format!("{name}: {value}\r\n"));
     }

@@ -24,7 +24,9 @@ const BEGIN: &str = "2030-01-01T00:00:00Z";
 /// The lines of the log. Each must be a JSON object.
 fn lines(server: &Server) -> Vec<Value> {
     let log = server.log();
-    log.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("{line}"))).collect()
+    log.lines()
+        .map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("{line}")))
+        .collect()
 }
 
 fn with_message(server: &Server, message: &str) -> Vec<Value> {
@@ -38,9 +40,11 @@ fn names(line: &Value) -> BTreeSet<&str> {
 /// Does everything that involves a secret once; returns the secrets.
 fn whole_life(server: &Server, mailbox: &Mailbox, receiver: &Receiver) -> Vec<String> {
     let user = server.user();
-    let get =
-        |user: &Client, path: &str, name: &str| user.get(path).expect(200)[name].as_str().unwrap().to_owned();
-    let mut secrets = vec![user.key().to_owned(), get(&user, "/v1/auth/webhook-secret", "webhook_secret")];
+    let get = |user: &Client, path: &str, name: &str| {
+        user.get(path).expect(200)[name].as_str().unwrap().to_owned()
+    };
+    let mut secrets =
+        vec![user.key().to_owned(), get(&user, "/v1/auth/webhook-secret", "webhook_secret")];
     secrets.push(get(&user, "/v1/auth/alert-webhook-secret", "alert_webhook_secret"));
     let responses = [
         ("/v1/auth/webhook-secret/regenerate", json!({}), "webhook_secret"),
@@ -67,22 +71,29 @@ fn whole_life(server: &Server, mailbox: &Mailbox, receiver: &Receiver) -> Vec<St
 }
 
 fn log_in(client: &Client, mailbox: &Mailbox, secrets: &mut Vec<String>) {
-    let made = client.post("/v1/auth/device-code", &json!({"device_code": "SECRET-device-code"})).expect(201);
+    let made = client
+        .post("/v1/auth/device-code", &json!({"device_code": "SECRET-device-code"}))
+        .expect(201);
     let code = made["device_code"].as_str().unwrap();
     let submitted = json!({"device_code": code, "email": "secret-reader@example.com"});
     client.post("/v1/auth/device-code/submit-email", &submitted).expect(200);
     // The mails about replaced secrets come first.
     let mail = mailbox.next_with_link();
     assert_eq!(client.get(&mail.link()).status, 200);
-    let confirmed = post_form(client, "/v1/auth/verify", &[("token", &mail.token()), ("device_code", code)]);
+    let confirmed =
+        post_form(client, "/v1/auth/verify", &[("token", &mail.token()), ("device_code", code)]);
     assert_eq!(confirmed.status, 200);
-    let polled = client.post("/v1/auth/device-code/poll", &json!({ "device_code": code })).expect(200);
+    let polled =
+        client.post("/v1/auth/device-code/poll", &json!({ "device_code": code })).expect(200);
     secrets.extend([mail.token(), polled["api_key"].as_str().unwrap().to_owned()]);
 }
 
 fn deliver(user: &Client, receiver: &Receiver) {
-    let response =
-        Reaction::Full(500, vec![("x-secret", "SECRET-header".to_owned())], "SECRET-answer".to_owned());
+    let response = Reaction::Full(
+        500,
+        vec![("x-secret", "SECRET-header".to_owned())],
+        "SECRET-answer".to_owned(),
+    );
     receiver.first([response]);
     let urls = [
         receiver.url(),
@@ -105,12 +116,13 @@ fn deliver(user: &Client, receiver: &Receiver) {
 
 fn report(user: &Client) {
     let daily = json!({"type": "recurring", "cron": "@daily"});
-    let work =
-        json!({"name": "w", "transport": "worker", "schedule": daily, "payload": {"task": "SECRET-task"}});
+    let work = json!({"name": "w", "transport": "worker", "schedule": daily, "payload": {"task": "SECRET-task"}});
     let cue = user.create(&work);
     user.fire(&cue);
-    let claimed = user.post("/v1/executions/claim", &json!({"worker_id": "SECRET-worker"})).expect(200);
-    let outcome = json!({"success": false, "error": "SECRET-error", "metadata": {"a": "SECRET-metadata"}});
+    let claimed =
+        user.post("/v1/executions/claim", &json!({"worker_id": "SECRET-worker"})).expect(200);
+    let outcome =
+        json!({"success": false, "error": "SECRET-error", "metadata": {"a": "SECRET-metadata"}});
     user.report(claimed["execution_id"].as_str().unwrap(), &outcome);
 }
 
@@ -127,8 +139,14 @@ fn odd_requests(user: &Client) {
     assert_eq!(call("GET", "/v1/cues", &[("X-Request-Id", "not sane: SECRET-id")], ""), 200);
     assert_eq!(call("POST", "/v1/cues", &[("Idempotency-Key", "SECRET-key")], "SECRET-json"), 400);
     assert_eq!(call("POST", "/v1/cues", &[], r#"{"SECRET-field": 1}"#), 422);
-    assert_eq!(call("POST", "/v1/billing/webhook", &[("Stripe-Signature", "SECRET-signature")], "{}"), 404);
-    assert_eq!(call("GET", "/v1/auth/verify?token=SECRET-token&device_code=SECRET-code", &[], ""), 404);
+    assert_eq!(
+        call("POST", "/v1/billing/webhook", &[("Stripe-Signature", "SECRET-signature")], "{}"),
+        404
+    );
+    assert_eq!(
+        call("GET", "/v1/auth/verify?token=SECRET-token&device_code=SECRET-code", &[], ""),
+        404
+    );
 }
 
 #[test]
@@ -145,7 +163,10 @@ fn secrets_never_reach_the_log_at_any_level_or_format() {
         for shown in ["request completed", "attempt ended", "mail sent", "unknown_name"] {
             assert!(logged.contains(shown), "{shown} is not in the log at level trace: {logged}");
         }
-        assert!(!logged.to_lowercase().contains("secret-") && !logged.contains("SECRET"), "{logged}");
+        assert!(
+            !logged.to_lowercase().contains("secret-") && !logged.contains("SECRET"),
+            "{logged}"
+        );
         for secret in secrets {
             assert!(secret.len() > 15 && !logged.contains(&secret), "{secret} in {logged}");
         }
@@ -172,7 +193,11 @@ fn a_low_open_file_limit_is_not_logged_at_info() {
     let few = "ulimit -n 1024 && exec \"$0\" \"$@\"";
     let mut shell = Command::new("sh");
     let program = cued(&["serve", "--ephemeral"]);
-    shell.args(["-c", few]).arg(program.get_program()).args(program.get_args()).env_remove("CUED_TEST_FULL");
+    shell
+        .args(["-c", few])
+        .arg(program.get_program())
+        .args(program.get_args())
+        .env_remove("CUED_TEST_FULL");
     let mut server = Process(shell.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
     read_addr(&mut BufReader::new(server.0.stdout.take().unwrap())).unwrap();
     signal("-TERM", server.0.id());
@@ -182,14 +207,17 @@ fn a_low_open_file_limit_is_not_logged_at_info() {
 
 #[test]
 fn a_request_logs_one_json_line_with_fixed_field_names() {
-    let (server, user) =
-        Server::with_user(&[DEV_UNLIMITED, &["--log-level", "debug", "--log-format", "json"]].concat());
+    let (server, user) = Server::with_user(
+        &[DEV_UNLIMITED, &["--log-level", "debug", "--log-format", "json"]].concat(),
+    );
     let me = user.get("/v1/auth/me").expect(200);
     user.call("GET", "/v1/cues/cue_000000000000", &[("X-Request-Id", "mine-1")], b"").unwrap();
-    let answered = || Some(with_message(&server, "request completed")).filter(|lines| lines.len() == 3);
+    let answered =
+        || Some(with_message(&server, "request completed")).filter(|lines| lines.len() == 3);
     let requests = until("three requests are logged", answered);
     let common = ["timestamp", "level", "message", "request_id", "route", "status", "duration_ms"];
-    let with = |more: &[&'static str]| -> BTreeSet<&str> { common.iter().chain(more).copied().collect() };
+    let with =
+        |more: &[&'static str]| -> BTreeSet<&str> { common.iter().chain(more).copied().collect() };
     assert_eq!(names(&requests[0]), with(&["method"]), "no user before registration");
     assert_eq!(names(&requests[2]), with(&["method", "user_id"]));
     let found = &requests[2];
@@ -236,7 +264,9 @@ fn the_text_format_has_the_same_names_and_values() {
     let server = Server::start(&[DEV_UNLIMITED, &["--log-level", "debug"]].concat());
     server.client().get("/health").expect(200);
     let line = until("the request is logged", || server.log().lines().next().map(str::to_owned));
-    for part in ["DEBUG request completed request_id=", "method=\"GET\"", "route=\"/health\"", "status=200"] {
+    for part in
+        ["DEBUG request completed request_id=", "method=\"GET\"", "route=\"/health\"", "status=200"]
+    {
         assert!(line.contains(part), "{part} in {line}");
     }
 }
@@ -255,7 +285,10 @@ fn the_address_of_a_blocked_name_is_logged_and_not_shown() {
     let user = server.client().with_key(user.key());
     user.advance("PT2H");
     let message = user.only_execution(id(&cue))["error_message"].to_string();
-    assert!(message.contains("the host localhost was not found, or callbacks may not reach"), "{message}");
+    assert!(
+        message.contains("the host localhost was not found, or callbacks may not reach"),
+        "{message}"
+    );
     assert!(!message.contains("127.") && !message.contains("::1"), "{message}");
     let log = server.log();
     assert!(log.contains("cause=\"unknown_name\" reason=\"resolved to "), "{log}");
@@ -315,9 +348,15 @@ fn readiness_and_stopping_are_reported_with_the_state_of_the_socket() {
     assert_eq!(manager.hears(), format!("READY=1\nSTATUS=Serving on http://{addr}"));
     TcpStream::connect(addr).unwrap();
     signal("-TERM", server.0.id());
-    assert_eq!(manager.hears(), "STOPPING=1\nSTATUS=Stopping: waiting for running requests and deliveries");
+    assert_eq!(
+        manager.hears(),
+        "STOPPING=1\nSTATUS=Stopping: waiting for running requests and deliveries"
+    );
     assert_eq!(server.0.wait().unwrap().code(), Some(0));
-    assert!(manager.hears_nothing_for(Duration::from_millis(1)), "no unrequested watchdog notification");
+    assert!(
+        manager.hears_nothing_for(Duration::from_millis(1)),
+        "no unrequested watchdog notification"
+    );
 }
 
 #[test]
@@ -425,18 +464,25 @@ fn a_failing_disk_does_not_stop_the_watchdog_notifications() {
 
 #[test]
 fn the_example_units_are_valid_for_systemd() {
-    assert_valid_unit("cued.service", "serve", &["TimeoutStartSec=infinity", "StateDirectory=cued"]);
+    assert_valid_unit(
+        "cued.service",
+        "serve",
+        &["TimeoutStartSec=infinity", "StateDirectory=cued"],
+    );
     let worker = ["KillMode=mixed", "RestartPreventExitStatus=2 4", "StateDirectory=cued-work"];
     assert_valid_unit("cued-work.service", "work", &worker);
 }
 
 fn assert_valid_unit(name: &str, subcommand: &str, own: &[&str]) {
-    let unit = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("examples").join(name)).unwrap();
+    let unit =
+        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("examples").join(name))
+            .unwrap();
     let common = ["Type=notify", "WatchdogSec=", "DynamicUser=yes", "ProtectSystem=strict"];
     for line in common.iter().chain(own) {
         assert!(unit.lines().any(|it| it.starts_with(line)), "{line}");
     }
-    let start = unit.lines().find_map(|line| line.strip_prefix("ExecStart=/usr/local/bin/cued ")).unwrap();
+    let start =
+        unit.lines().find_map(|line| line.strip_prefix("ExecStart=/usr/local/bin/cued ")).unwrap();
     assert_eq!(start.split(' ').next(), Some(subcommand));
     // The flags are valid: the help is not the cause of a failure.
     let flags = start.split(" -- ").next().unwrap();
@@ -451,7 +497,9 @@ fn assert_valid_unit(name: &str, subcommand: &str, own: &[&str]) {
             .replace("/usr/local/lib/cued/report.sh", "true"),
     )
     .unwrap();
-    let Ok(output) = Command::new("systemd-analyze").args(["verify", "--man=no"]).arg(&copy).output() else {
+    let Ok(output) =
+        Command::new("systemd-analyze").args(["verify", "--man=no"]).arg(&copy).output()
+    else {
         eprintln!("systemd-analyze is not here: the unit was not verified");
         return;
     };

@@ -43,7 +43,9 @@ fn deliveries(page: &Exposition, result: &str, cause: &str) -> f64 {
 #[test]
 fn a_new_server_exposes_every_metric_in_the_prometheus_format() {
     let server = watched(&[]);
-    let passed = || Some(scrape(&server)).filter(|page| page.value("cued_scheduler_passes_total", &[]) > 0.0);
+    let passed = || {
+        Some(scrape(&server)).filter(|page| page.value("cued_scheduler_passes_total", &[]) > 0.0)
+    };
     let page = until("the scheduler has passed", passed);
     let names: Vec<String> = page.names().map(|(name, kind)| format!("{kind} {name}")).collect();
     let expected = "gauge cued_active_workers | gauge cued_build_info | counter cued_claims_expired_total | \
@@ -62,8 +64,9 @@ fn a_new_server_exposes_every_metric_in_the_prometheus_format() {
         gauge process_start_time_seconds"
         .split(" | ");
     assert_eq!(names, expected.collect::<Vec<_>>());
-    let counted =
-        |label: &str| page.values_of("cued_deliveries_total", label).into_iter().collect::<Vec<_>>();
+    let counted = |label: &str| {
+        page.values_of("cued_deliveries_total", label).into_iter().collect::<Vec<_>>()
+    };
     assert_eq!(counted("result"), ["failed", "retrying", "success"], "counted from 0 on");
     let causes: BTreeSet<&str> = FailureCause::WORDS.into_iter().chain(["none"]).collect();
     assert_eq!(counted("cause"), causes.into_iter().collect::<Vec<_>>());
@@ -88,7 +91,12 @@ fn deliveries_are_counted_by_result_and_cause() {
     let (server, receiver) = (watched(&["--test-clock", BEGIN]), Receiver::start());
     let user = server.user();
     user.create(&hook(&receiver, "@hourly"));
-    receiver.first([Reaction::Status(200), Reaction::Status(503), Reaction::HangUp, Reaction::Status(302)]);
+    receiver.first([
+        Reaction::Status(200),
+        Reaction::Status(503),
+        Reaction::HangUp,
+        Reaction::Status(302),
+    ]);
     user.advance("PT1H"); // 200
     user.advance("PT1H"); // 503, to be tried again in a minute
     let page = scrape(&server);
@@ -99,7 +107,11 @@ fn deliveries_are_counted_by_result_and_cause() {
     assert_eq!(deliveries(&page, "success", "none"), 1.0);
     assert_eq!(deliveries(&page, "retrying", "status_5xx"), 1.0);
     assert_eq!(deliveries(&page, "failed", "connection"), 1.0);
-    assert_eq!(page.value("cued_notifications_total", &[("result", "success")]), 1.0, "a mail to its owner");
+    assert_eq!(
+        page.value("cued_notifications_total", &[("result", "success")]),
+        1.0,
+        "a mail to its owner"
+    );
     assert_eq!(deliveries(&page, "retrying", "status_3xx"), 1.0);
     assert_eq!(page.value("cued_delivery_duration_seconds_count", &[]), 4.0);
     assert_eq!(page.value("cued_executions_created_total", &[("triggered_by", "schedule")]), 3.0);
@@ -130,8 +142,7 @@ fn late_runs_count_as_late_in_the_metrics() {
 fn claims_and_expired_claims_are_counted() {
     let server = watched(&["--test-clock", BEGIN]);
     let user = server.user();
-    let work =
-        json!({"name": "work", "transport": "worker", "schedule": {"type": "recurring", "cron": "@daily"}});
+    let work = json!({"name": "work", "transport": "worker", "schedule": {"type": "recurring", "cron": "@daily"}});
     let cue = user.create(&work);
     for _ in 0..2 {
         user.fire(&cue);
@@ -145,7 +156,10 @@ fn claims_and_expired_claims_are_counted() {
     let page = scrape(&server);
     assert_eq!(page.value("cued_claims_total", &[]), 2.0);
     assert_eq!(page.value("cued_claims_expired_total", &[]), 2.0);
-    assert_eq!(page.value("cued_executions_created_total", &[("triggered_by", "manual_fire")]), 2.0);
+    assert_eq!(
+        page.value("cued_executions_created_total", &[("triggered_by", "manual_fire")]),
+        2.0
+    );
     assert_eq!(page.value("cued_queue_depth", &[("queue", "claim")]), 2.0);
 }
 
@@ -189,20 +203,28 @@ fn requests_are_labelled_by_route_and_never_by_their_path() {
     user.call("HEAD", "/health", &[], b"").ok();
     let page = scrape(&server);
     let name = "cued_http_request_duration_seconds_count";
-    let count =
-        |method, route, status| page.value(name, &[("method", method), ("route", route), ("status", status)]);
+    let count = |method, route, status| {
+        page.value(name, &[("method", method), ("route", route), ("status", status)])
+    };
     assert_eq!(count("GET", "/v1/cues/{cue_id}", "4xx"), 3.0);
     assert_eq!(count("none", "none", "4xx"), 4.0);
     assert_eq!(count("GET", "/health", "2xx"), 1.0);
     assert_eq!(count("POST", "/v1/auth/register", "2xx"), 1.0);
     let routes = page.values_of(name, "route");
-    assert!(routes.iter().all(|route| !route.contains("made-up") && !route.contains("cue_0")), "{routes:?}");
+    assert!(
+        routes.iter().all(|route| !route.contains("made-up") && !route.contains("cue_0")),
+        "{routes:?}"
+    );
 }
 
 #[test]
 fn metrics_are_off_by_default_and_never_on_the_port_of_the_api() {
     let server = Server::start(DEV_UNLIMITED);
-    assert_eq!((server.log().as_str(), server.stdout().as_str()), ("", ""), "nothing listens for metrics");
+    assert_eq!(
+        (server.log().as_str(), server.stdout().as_str()),
+        ("", ""),
+        "nothing listens for metrics"
+    );
     server.client().get("/metrics").expect_error(404, "not_found");
     let server = watched(&[]);
     server.user().get("/metrics").expect_error(404, "not_found");
@@ -271,7 +293,10 @@ impl Exposition {
             let (name, help) =
                 line.strip_prefix("# HELP ").and_then(|it| it.split_once(' ')).expect("HELP first");
             assert!(help.ends_with('.') && !help.contains("  "), "{line}");
-            let kind = lines.next().and_then(|it| it.strip_prefix(&format!("# TYPE {name} "))).expect(name);
+            let kind = lines
+                .next()
+                .and_then(|it| it.strip_prefix(&format!("# TYPE {name} ")))
+                .expect(name);
             check_name(name, kind);
             let first = page.samples.len();
             while let Some(line) = lines.next_if(|line| !line.starts_with('#')) {
@@ -298,8 +323,10 @@ impl Exposition {
         let family = ["_bucket", "_sum", "_count"].iter().find_map(|end| name.strip_suffix(end));
         let is_there = |name: &str| self.families.contains_key(name);
         assert!(is_there(name) || family.is_some_and(is_there), "{name} is not a metric");
-        let labels: BTreeMap<String, String> =
-            labels.iter().map(|(label, value)| ((*label).to_owned(), (*value).to_owned())).collect();
+        let labels: BTreeMap<String, String> = labels
+            .iter()
+            .map(|(label, value)| ((*label).to_owned(), (*value).to_owned()))
+            .collect();
         let found = self.samples.iter().find(|it| it.name == name && it.labels == labels);
         found.map_or(0.0, |sample| sample.value)
     }
@@ -314,7 +341,9 @@ impl Exposition {
 fn is_word(text: &str) -> bool {
     !text.starts_with(|first: char| first.is_ascii_digit())
         && !text.is_empty()
-        && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
+        && text
+            .bytes()
+            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
 }
 
 fn check_name(name: &str, kind: &str) {
@@ -330,7 +359,10 @@ fn check_name(name: &str, kind: &str) {
         assert!(!parts.contains(&unit), "{name}");
     }
     for what in ["duration", "lateness", "time", "timestamp", "memory", "file", "wal"] {
-        assert!(!parts.contains(&what) || parts.contains(&"seconds") || parts.contains(&"bytes"), "{name}");
+        assert!(
+            !parts.contains(&what) || parts.contains(&"seconds") || parts.contains(&"bytes"),
+            "{name}"
+        );
     }
 }
 
@@ -338,7 +370,10 @@ fn check_samples(name: &str, kind: &str, samples: &[Sample]) {
     for sample in samples {
         for label in sample.labels.keys() {
             assert!(is_word(label) && !label.starts_with("__"), "{name} {label}");
-            assert!(kind == "histogram" || !["le", "quantile"].contains(&label.as_str()), "{name} {label}");
+            assert!(
+                kind == "histogram" || !["le", "quantile"].contains(&label.as_str()),
+                "{name} {label}"
+            );
         }
         assert!(kind != "counter" || sample.value >= 0.0, "{name}");
     }
@@ -363,7 +398,10 @@ fn check_histogram<'a>(name: &str, samples: &'a [Sample]) -> &'a [Sample] {
         let mut others = sample.labels.clone();
         let bound = others.remove("le").expect("a bucket has a bound");
         assert_eq!(labels.get_or_insert_with(|| others.clone()), &others, "{name}");
-        bounds.push((if bound == "+Inf" { f64::INFINITY } else { bound.parse().unwrap() }, sample.value));
+        bounds.push((
+            if bound == "+Inf" { f64::INFINITY } else { bound.parse().unwrap() },
+            sample.value,
+        ));
         if bound == "+Inf" {
             break;
         }
@@ -377,7 +415,11 @@ fn check_histogram<'a>(name: &str, samples: &'a [Sample]) -> &'a [Sample] {
         (&*format!("{name}_sum"), &*format!("{name}_count"))
     );
     assert_eq!(last, (f64::INFINITY, count.value), "{name}");
-    assert_eq!((Some(&sum.labels), Some(&count.labels)), (labels.as_ref(), labels.as_ref()), "{name}");
+    assert_eq!(
+        (Some(&sum.labels), Some(&count.labels)),
+        (labels.as_ref(), labels.as_ref()),
+        "{name}"
+    );
     rest
 }
 

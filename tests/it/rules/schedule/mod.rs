@@ -43,7 +43,8 @@ fn response(expression: &str, after: &str) -> String {
 fn every_row_of_the_cron_table_holds() {
     let rows = rows(TABLE);
     let differs = |&&[cron, after, expected]: &&[&str; 3]| response(cron, after) != expected;
-    let wrong: Vec<_> = rows.iter().filter(differs).map(|row| (row, response(row[0], row[1]))).collect();
+    let wrong: Vec<_> =
+        rows.iter().filter(differs).map(|row| (row, response(row[0], row[1]))).collect();
     assert!(rows.len() == 4000 && wrong.is_empty(), "{wrong:#?}");
 }
 
@@ -61,7 +62,8 @@ fn rows<const COLUMNS: usize>(table: &str) -> Vec<[&str; COLUMNS]> {
 fn a_cron_expression_reads_as_english() {
     let rows = rows(include_str!("../../../data/cron-words.tsv"));
     let differs = |&&[cron, words]: &&[&str; 2]| described(cron) != words;
-    let wrong: Vec<_> = rows.iter().filter(differs).map(|[cron, _]| (cron, described(cron))).collect();
+    let wrong: Vec<_> =
+        rows.iter().filter(differs).map(|[cron, _]| (cron, described(cron))).collect();
     assert!(rows.len() == 99 && wrong.is_empty(), "{wrong:#?}");
 }
 
@@ -76,7 +78,10 @@ fn a_schedule_in_words_names_its_zone_and_the_instant_of_a_single_run() {
         once("2030-01-31T09:00:00+01:00", "Europe/Berlin"),
         "Once, on Thursday 31 January 2030 at 09:00, Europe/Berlin"
     );
-    assert_eq!(once("2030-03-05T09:00:07", "utc"), "Once, on Tuesday 5 March 2030 at 09:00:07, UTC");
+    assert_eq!(
+        once("2030-03-05T09:00:07", "utc"),
+        "Once, on Tuesday 5 March 2030 at 09:00:07, UTC"
+    );
     let schedule = Schedule::recurring("@daily", "us/pacific", CatchUp::All).unwrap();
     assert_eq!(schedule.describe(), "Every day at 00:00, US/Pacific");
     assert_eq!(zone("US/Pacific").name(), "US/Pacific");
@@ -183,7 +188,10 @@ fn an_offset_decides_and_the_zone_does_not() {
 #[test]
 fn a_fraction_is_kept_to_the_millisecond() {
     assert_eq!(read("2030-01-31T09:00:00.5Z", "UTC").as_deref(), Some("2030-01-31T09:00:00.5Z"));
-    assert_eq!(read("2030-01-31T09:00:00.123999Z", "UTC").as_deref(), Some("2030-01-31T09:00:00.123Z"));
+    assert_eq!(
+        read("2030-01-31T09:00:00.123999Z", "UTC").as_deref(),
+        Some("2030-01-31T09:00:00.123Z")
+    );
     assert_eq!(read("2030-01-31T09:00:00.04", "UTC").as_deref(), Some("2030-01-31T09:00:00.04Z"));
 }
 
@@ -272,7 +280,8 @@ fn a_span_excludes_its_start_and_includes_its_end() {
     let (first, second) = (at("2026-06-01T09:00:00Z"), at("2026-06-02T09:00:00Z"));
     assert_eq!(schedule.occurrences(first, second).first, Some(second));
     assert_eq!(schedule.occurrences(first, second).count, 1);
-    for (after, until) in [(first, first), (second, first), (first, at("2026-06-02T08:59:59.999Z"))] {
+    for (after, until) in [(first, first), (second, first), (first, at("2026-06-02T08:59:59.999Z"))]
+    {
         assert_eq!(schedule.occurrences(after, until).count, 0);
         assert!(schedule.newest(after, until, 5).is_empty());
     }

@@ -23,7 +23,10 @@ fn a_run_after_a_gap_says_which_time_does_not_exist() {
     };
     berlin(
         "30 2 * * *",
-        &["2026-03-29T03:00:00+02:00 gap: 02:30 does not exist, runs at 03:00", "2026-03-30T02:30:00+02:00"],
+        &[
+            "2026-03-29T03:00:00+02:00 gap: 02:30 does not exist, runs at 03:00",
+            "2026-03-30T02:30:00+02:00",
+        ],
     );
     berlin(
         "0 2,3 * * *",
@@ -36,7 +39,10 @@ fn a_run_after_a_gap_says_which_time_does_not_exist() {
         "0,30 2 * * *",
         &["2026-03-29T03:00:00+02:00 gap: 02:00 and 02:30 do not exist, one run at 03:00"],
     );
-    berlin("*/10 2 * * *", &["2026-03-29T03:00:00+02:00 gap: 02:00 to 02:50 do not exist, one run at 03:00"]);
+    berlin(
+        "*/10 2 * * *",
+        &["2026-03-29T03:00:00+02:00 gap: 02:00 to 02:50 do not exist, one run at 03:00"],
+    );
     // The end of the gap is the time of the run itself.
     berlin("0 3 * * *", &["2026-03-29T03:00:00+02:00", "2026-03-30T03:00:00+02:00"]);
     // Every real hour.
@@ -55,7 +61,10 @@ fn a_run_after_a_gap_says_which_time_does_not_exist() {
 fn a_run_at_a_repeated_time_says_how_often_it_runs() {
     let berlin = |cron| shown(&recurring(cron, "Europe/Berlin"), "2026-10-25T00:10:00Z", 3);
     let first = "2026-10-25T02:30:00+02:00 fold: 02:30 comes twice, runs the first time";
-    assert_eq!(berlin("30 2 * * *"), [first, "2026-10-26T02:30:00+01:00", "2026-10-27T02:30:00+01:00"]);
+    assert_eq!(
+        berlin("30 2 * * *"),
+        [first, "2026-10-26T02:30:00+01:00", "2026-10-27T02:30:00+01:00"]
+    );
     assert_eq!(
         berlin("30 * * * *"),
         [
@@ -80,9 +89,9 @@ fn a_run_at_a_repeated_time_says_how_often_it_runs() {
 fn transitions_are_changes_of_the_offset_within_the_span() {
     let changes = |zone, after, until| {
         let changes = recurring("@daily", zone).transitions(at(after), at(until));
-        let shown = changes
-            .into_iter()
-            .map(|change| format!("{} {} {}", change.at, offset_text(change.from), offset_text(change.to)));
+        let shown = changes.into_iter().map(|change| {
+            format!("{} {} {}", change.at, offset_text(change.from), offset_text(change.to))
+        });
         shown.collect::<Vec<_>>()
     };
     let both = ["2026-03-29T01:00:00Z +01:00 +02:00", "2026-10-25T01:00:00Z +02:00 +01:00"];
@@ -134,7 +143,11 @@ fn every_second_hour_runs_twelve_times_on_every_day() {
     ] {
         // A day without its end but with its midnight.
         let before = |text: &str| at(text).checked_sub(jiff::SignedDuration::from_secs(1)).unwrap();
-        assert_eq!(schedule.occurrences(before(midnight), before(next_midnight)).count, 12, "{midnight}");
+        assert_eq!(
+            schedule.occurrences(before(midnight), before(next_midnight)).count,
+            12,
+            "{midnight}"
+        );
     }
 }
 
@@ -166,7 +179,11 @@ fn a_cron_error_names_field_and_remedy() {
     assert_eq!(rows.len(), 34);
     for [cron, message] in rows.into_iter().chain([[long.as_str(), &cut], [&stars, too_long]]) {
         let refusal = refusal(cron, "UTC");
-        assert_eq!((refusal.code, &*refusal.message), (ErrorCode::InvalidSchedule, message), "{cron}");
+        assert_eq!(
+            (refusal.code, &*refusal.message),
+            (ErrorCode::InvalidSchedule, message),
+            "{cron}"
+        );
     }
 }
 
@@ -212,7 +229,9 @@ fn a_cron_error_points_at_its_part_in_characters() {
 
 #[test]
 fn a_never_matching_cron_is_distinguished_from_a_rare_one() {
-    for never in ["0 0 30 2 *", "0 0 31 4,6,9,11 *", "0 0 30,31 feb ?", "0 0 31 2 */2", "0 0 31 2 *"] {
+    for never in
+        ["0 0 30 2 *", "0 0 31 4,6,9,11 *", "0 0 30,31 feb ?", "0 0 31 2 */2", "0 0 31 2 *"]
+    {
         let error = Schedule::recurring(never, "UTC", CatchUp::Latest).unwrap_err();
         assert!(matches!(error, ScheduleError::NeverMatches(_)), "{never}: {error}");
     }
@@ -242,7 +261,11 @@ fn only_iana_names_are_zones() {
         ("Etc/GMT-3", "Etc/GMT-3"),
     ] {
         assert_eq!(Zone::find(name).unwrap().name(), canonical);
-        assert_eq!(Zone::find_built_in(name).unwrap().name(), canonical, "on a system without a database");
+        assert_eq!(
+            Zone::find_built_in(name).unwrap().name(),
+            canonical,
+            "on a system without a database"
+        );
     }
     let refusal = refusal("@daily", "+02:00");
     assert_eq!(
@@ -253,7 +276,8 @@ fn only_iana_names_are_zones() {
 
 #[test]
 fn a_bad_or_past_instant_is_an_invalid_schedule() {
-    let remedy = "write it as 2030-01-31T09:00:00Z, or without an offset for the local time of the schedule";
+    let remedy =
+        "write it as 2030-01-31T09:00:00Z, or without an offset for the local time of the schedule";
     for (text, why) in [
         ("soon", "is not an instant"),
         ("2030-02-30T09:00:00Z", "names a date or time that does not exist"),
@@ -265,7 +289,10 @@ fn a_bad_or_past_instant_is_an_invalid_schedule() {
     }
     let schedule = Schedule::once("2026-01-01T00:00:00Z", "UTC").unwrap();
     let refusal = Refusal::from(schedule.first_run(at("2026-01-01T00:00:00Z")).unwrap_err());
-    assert_eq!(refusal.message, "at: 2026-01-01T00:00:00Z is not in the future; use a later instant");
+    assert_eq!(
+        refusal.message,
+        "at: 2026-01-01T00:00:00Z is not in the future; use a later instant"
+    );
     assert_eq!(refusal.code, ErrorCode::InvalidSchedule);
     let zone = Refusal::from(Schedule::once("2030-01-01T00:00:00", "Nowhere").unwrap_err());
     assert_eq!(zone.code, ErrorCode::InvalidTimezone);

@@ -46,7 +46,11 @@ fn random_crons_run_when_the_local_clock_first_reaches_or_passes_their_times() {
     for (seed, (zone_name, middle)) in (1..).zip(PLACES) {
         let minutes = walk(at(middle), |at| zone(zone_name).reading(at));
         let changes = minutes.iter().skip(1).filter(|minute| minute.reached.len() != 1).count();
-        assert_eq!(changes > 0, !["UTC", "Asia/Kathmandu"].contains(&zone_name), "{zone_name} {middle}");
+        assert_eq!(
+            changes > 0,
+            !["UTC", "Asia/Kathmandu"].contains(&zone_name),
+            "{zone_name} {middle}"
+        );
         let mut random = Random::new(seed);
         for _ in 0..CASES_PER_PLACE {
             check(&Cron::random(&mut random), zone_name, &minutes, &mut random);
@@ -74,16 +78,23 @@ const CHANGES: [(&str, &str, &str); 9] = [
 fn new_rules_of_a_zone_are_a_clock_change_that_no_run_is_lost_or_repeated_by() {
     for (seed, (old, new, changed_at)) in (1..).zip(CHANGES) {
         let (old, new_zone, changed_at) = (zone(old), zone(new), at(changed_at));
-        let clock = |at: Timestamp| if at > changed_at { new_zone.reading(at) } else { old.reading(at) };
+        let clock =
+            |at: Timestamp| if at > changed_at { new_zone.reading(at) } else { old.reading(at) };
         let minutes = walk(changed_at, clock);
         let now = changed_at.checked_add(SignedDuration::from_mins(1)).unwrap();
         let mut random = Random::new(seed);
         for _ in 0..CASES_PER_PLACE {
             let cron = Cron::random(&mut random);
-            let expected = minutes.iter().find(|minute| minute.at > changed_at && cron.runs_in(minute));
+            let expected =
+                minutes.iter().find(|minute| minute.at > changed_at && cron.runs_in(minute));
             let next = recurring(&cron.text, new).next_after_change(&old, changed_at, now);
             let found = next.filter(|next| *next <= minutes[minutes.len() - 1].at);
-            assert_eq!(found, expected.map(|minute| minute.at), "{} in {old:?}, then {new}", cron.text);
+            assert_eq!(
+                found,
+                expected.map(|minute| minute.at),
+                "{} in {old:?}, then {new}",
+                cron.text
+            );
         }
     }
 }
@@ -92,8 +103,10 @@ fn check(cron: &Cron, zone_name: &str, minutes: &[Minute], random: &mut Random) 
     let schedule = recurring(&cron.text, zone_name);
     // Three days earlier, so that each repeated local time has occurred once.
     let minutes = &minutes[3 * DAY + random.index(3 * DAY)..];
-    let after =
-        minutes[0].at.checked_add(SignedDuration::from_millis(30_001 * random.index(2) as i64)).unwrap();
+    let after = minutes[0]
+        .at
+        .checked_add(SignedDuration::from_millis(30_001 * random.index(2) as i64))
+        .unwrap();
     let until = minutes[minutes.len() - 1].at;
     let expected: Vec<Timestamp> = minutes
         .iter()
@@ -133,7 +146,8 @@ fn check_bounds(cron: &Cron, zone_name: &str, minutes: &[Minute], random: &mut R
         Bounds { start, end, jitter_seconds: delay_seconds, delay_seconds: Some(delay_seconds) };
     let is_in = |run: &Timestamp| *run > after && *run <= until && end.is_none_or(|end| *run < end);
     let runs = planned.iter().filter(|run| start.is_none_or(|start| **run >= start));
-    let expected: Vec<Timestamp> = runs.map(|run| run.checked_add(delay).unwrap()).filter(is_in).collect();
+    let expected: Vec<Timestamp> =
+        runs.map(|run| run.checked_add(delay).unwrap()).filter(is_in).collect();
     let case = format!("{:?} in {zone_name} within {:?}", schedule.rule, schedule.bounds);
     compare(&schedule, (after, until), &expected, random.index(40), &case);
 }
@@ -147,11 +161,16 @@ fn compare(
     case: &str,
 ) {
     let case = format!("{case} after {after} until {until}");
-    let next: Vec<Timestamp> = schedule.upcoming(after, 4).into_iter().filter(|run| *run <= until).collect();
+    let next: Vec<Timestamp> =
+        schedule.upcoming(after, 4).into_iter().filter(|run| *run <= until).collect();
     assert_eq!(next, expected.iter().copied().take(4).collect::<Vec<_>>(), "{case}");
     let spans = schedule.occurrences(after, until);
     assert_eq!(spans.count, expected.len() as u64, "{case}");
-    assert_eq!((spans.first, spans.last), (expected.first().copied(), expected.last().copied()), "{case}");
+    assert_eq!(
+        (spans.first, spans.last),
+        (expected.first().copied(), expected.last().copied()),
+        "{case}"
+    );
     let newest = &expected[expected.len().saturating_sub(limit)..];
     assert_eq!(schedule.newest(after, until, limit), newest, "{case}");
 }
@@ -252,7 +271,12 @@ impl Cron {
 }
 
 /// A field of one to three items, or a star; more `stars` make a star more likely.
-fn random_field(random: &mut Random, least: usize, greatest: usize, stars: usize) -> (String, Values) {
+fn random_field(
+    random: &mut Random,
+    least: usize,
+    greatest: usize,
+    stars: usize,
+) -> (String, Values) {
     let mut values = [false; 60];
     if random.index(stars + 2) >= 2 {
         values[least..=greatest].fill(true);
@@ -268,7 +292,8 @@ fn random_item(random: &mut Random, least: usize, greatest: usize, values: &mut 
     let (first, last) = (least + low(random, size), least + random.index(size));
     let first_text = written(random, first, greatest);
     // `sun-7` is `0-7`, the whole week, where `sun-sun` is one day.
-    let last_text = if first == last { first_text.clone() } else { written(random, last, greatest) };
+    let last_text =
+        if first == last { first_text.clone() } else { written(random, last, greatest) };
     let step = 1 + low(random, size);
     let (text, first, last, step) = match random.index(8) {
         0 => (format!("*/{step}"), least, greatest, step),

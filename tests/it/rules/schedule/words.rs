@@ -97,8 +97,10 @@ fn an_interval_of_words_is_counted_in_whole_seconds() {
 fn every_text_of_the_guide_is_understood() {
     let guide = include_str!("../../../../src/docs/schedules.md");
     let chapter = guide.split("\n## ").find(|chapter| chapter.starts_with("In words")).unwrap();
-    let texts =
-        chapter.lines().filter(|line| line.starts_with("| `")).filter_map(|line| line.split('|').nth(1));
+    let texts = chapter
+        .lines()
+        .filter(|line| line.starts_with("| `"))
+        .filter_map(|line| line.split('|').nth(1));
     let texts: Vec<&str> = texts.flat_map(|cell| cell.split('`').skip(1).step_by(2)).collect();
     assert!(texts.len() > 25, "{texts:?}");
     for text in texts {

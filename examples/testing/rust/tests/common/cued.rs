@@ -84,7 +84,10 @@ impl Cued {
     #[track_caller]
     #[allow(clippy::new_without_default)]
     pub fn new() -> Cued {
-        assert!(!HAS_TURN.get(), "a test has one Cued::new(); Cued::at(INSTANT) gives it more servers");
+        assert!(
+            !HAS_TURN.get(),
+            "a test has one Cued::new(); Cued::at(INSTANT) gives it more servers"
+        );
         let turn = lock(&TURN);
         match SHARED.get_or_init(|| Server::start(START)) {
             Ok(server) => {
@@ -113,12 +116,18 @@ impl Cued {
     fn sign_up(&self) {
         let email = format!("test-{}@example.com", ACCOUNTS.fetch_add(1, Ordering::Relaxed));
         let server = self.server();
-        let added = server.call("POST", "/v1/admin/users", &json!({"email": email}), &lock(&server.key));
+        let added =
+            server.call("POST", "/v1/admin/users", &json!({"email": email}), &lock(&server.key));
         let added = added.unwrap_or_else(|error| panic!("{error}"));
-        *lock(&self.account) =
-            Account { id: string(&added["id"]), key: string(&added["api_key"]), email, ..Account::default() };
+        *lock(&self.account) = Account {
+            id: string(&added["id"]),
+            key: string(&added["api_key"]),
+            email,
+            ..Account::default()
+        };
         let secret = string(&self.get("/v1/auth/webhook-secret")["webhook_secret"]);
-        let alert_secret = string(&self.get("/v1/auth/alert-webhook-secret")["alert_webhook_secret"]);
+        let alert_secret =
+            string(&self.get("/v1/auth/alert-webhook-secret")["alert_webhook_secret"]);
         let mut account = lock(&self.account);
         (account.secret, account.alert_secret) = (secret, alert_secret);
     }
@@ -222,7 +231,10 @@ impl Cued {
         match self.call("POST", "/v1/test/clock", &json!({ "to": instant })) {
             Ok(moved) => moved,
             Err(error) if error.message.contains("forward") => {
-                panic!("{error}; it is {}. Cued::at(INSTANT) gives the test a server of its own", self.now())
+                panic!(
+                    "{error}; it is {}. Cued::at(INSTANT) gives the test a server of its own",
+                    self.now()
+                )
             }
             Err(error) => panic!("{error}"),
         }
@@ -255,7 +267,8 @@ impl Cued {
         let part: String = cue.chars().take(100).collect();
         let found = self.get(&format!("/v1/cues?limit=100&q={}", percent_encoded(&part)));
         let known = found["cues"].as_array().into_iter().flatten();
-        let ids: Vec<&Value> = known.filter(|known| known["name"] == cue).map(|known| &known["id"]).collect();
+        let ids: Vec<&Value> =
+            known.filter(|known| known["name"] == cue).map(|known| &known["id"]).collect();
         match ids[..] {
             [id] => string(id),
             [] => panic!("the account has no cues with the name '{cue}'"),
@@ -270,7 +283,8 @@ impl Drop for Cued {
         HAS_TURN.set(false);
         // What the account has left would be due in later tests.
         let path = format!("/v1/admin/users/{}", lock(&self.account).id);
-        let disabled = server.call("PATCH", &path, &json!({"is_disabled": true}), &lock(&server.key));
+        let disabled =
+            server.call("PATCH", &path, &json!({"is_disabled": true}), &lock(&server.key));
         if let (Err(error), false) = (disabled, thread::panicking()) {
             panic!("{error}");
         }
@@ -288,12 +302,19 @@ impl Server {
     fn start(at: &str) -> Result<Server, String> {
         let program = binary()?;
         let mut command = Command::new("sh");
-        command.args(["-c", GUARD, "sh"]).arg(&program).args(["serve", "--ephemeral", "--limits", "off"]);
+        command.args(["-c", GUARD, "sh"]).arg(&program).args([
+            "serve",
+            "--ephemeral",
+            "--limits",
+            "off",
+        ]);
         command.args(["--listen", "127.0.0.1:0", "--test-clock", at]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         // Ctrl-C is for the tests.
         command.process_group(0);
-        for (name, _) in env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("CUED_")) {
+        for (name, _) in
+            env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("CUED_"))
+        {
             // Settings of the developer's own server are not for this one.
             command.env_remove(name);
         }
@@ -338,7 +359,8 @@ impl Server {
         let request_line = format!("{method} {path}");
         let (status_line, _, text) = exchange(&self.address, &request)
             .unwrap_or_else(|error| panic!("{request_line}: the server does not answer: {error}"));
-        let status: u16 = status_line.split(' ').nth(1).and_then(|word| word.parse().ok()).unwrap_or(0);
+        let status: u16 =
+            status_line.split(' ').nth(1).and_then(|word| word.parse().ok()).unwrap_or(0);
         let answer: Value = serde_json::from_slice(&text).unwrap_or_default();
         if (200..300).contains(&status) {
             return Ok(answer);
@@ -370,7 +392,8 @@ fn exchange(address: &str, request: &str) -> io::Result<Message> {
 
 fn binary() -> Result<PathBuf, String> {
     let is_program = |path: &Path| {
-        fs::metadata(path).is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
+        fs::metadata(path)
+            .is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
     };
     if let Some(named) = env::var_os("CUED_BIN").map(PathBuf::from) {
         return if is_program(&named) {
@@ -383,7 +406,9 @@ fn binary() -> Result<PathBuf, String> {
     env::split_paths(&path)
         .map(|folder| folder.join("cued"))
         .find(|path| is_program(path))
-        .ok_or_else(|| "there is no cued on the PATH: install it, or set CUED_BIN to its path".to_owned())
+        .ok_or_else(|| {
+            "there is no cued on the PATH: install it, or set CUED_BIN to its path".to_owned()
+        })
 }
 
 /// What a receiver answers, after `delay`; with `hang_up` it closes the connection instead.
@@ -398,7 +423,13 @@ pub struct Answer {
 
 impl Answer {
     pub fn status(status: u16) -> Answer {
-        Answer { status, body: String::new(), headers: Vec::new(), delay: Duration::ZERO, hang_up: false }
+        Answer {
+            status,
+            body: String::new(),
+            headers: Vec::new(),
+            delay: Duration::ZERO,
+            hang_up: false,
+        }
     }
 
     pub fn hang_up() -> Answer {
@@ -510,7 +541,8 @@ impl<'a> Receiver<'a> {
             otherwise: Mutex::new(Box::new(|_| Answer::status(200))),
             is_closed: AtomicBool::new(false),
         });
-        let receiver = Receiver { url: format!("http://{address}"), cued, inner: Arc::clone(&inner) };
+        let receiver =
+            Receiver { url: format!("http://{address}"), cued, inner: Arc::clone(&inner) };
         thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
                 if inner.is_closed.load(Ordering::SeqCst) {
@@ -575,7 +607,8 @@ impl<'a> Receiver<'a> {
 
     #[track_caller]
     fn fail(&self, count: usize, found: usize, of: &Match, waited: &str) -> ! {
-        let mut what = if count == 1 { "1 delivery".to_owned() } else { format!("{count} deliveries") };
+        let mut what =
+            if count == 1 { "1 delivery".to_owned() } else { format!("{count} deliveries") };
         if let Some(cue) = &of.cue {
             what += &format!(" of cue '{cue}'");
         }
@@ -586,12 +619,14 @@ impl<'a> Receiver<'a> {
         let names = runs.iter().map(|run| (string(&run["id"]), string(&run["cue_name"]))).collect();
         let deliveries: Vec<String> =
             self.deliveries().iter().map(|delivery| delivery.describe(&names)).collect();
-        let runs: Vec<String> = self.cued.runs(of.cue.as_deref()).iter().map(describe_run).collect();
+        let runs: Vec<String> =
+            self.cued.runs(of.cue.as_deref()).iter().map(describe_run).collect();
         let mut text = format!("expected {what}, got {found}{waited}; it is {}\n", self.cued.now());
         text += &format!("deliveries:\n{}\nruns:\n{}", listed(&deliveries), listed(&runs));
         if runs.is_empty() {
             let cues = self.cued.get("/v1/cues?limit=100");
-            let cues: Vec<String> = cues["cues"].as_array().into_iter().flatten().map(describe_cue).collect();
+            let cues: Vec<String> =
+                cues["cues"].as_array().into_iter().flatten().map(describe_cue).collect();
             text += &format!("\ncues:\n{}", listed(&cues));
         }
         panic!("{text}");
@@ -634,7 +669,8 @@ impl Inner {
             let headers: String =
                 headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
             writer.write_all(
-                format!("HTTP/1.1 {status} \r\n{headers}Content-Length: {length}\r\n\r\n{body}").as_bytes(),
+                format!("HTTP/1.1 {status} \r\n{headers}Content-Length: {length}\r\n\r\n{body}")
+                    .as_bytes(),
             )?;
         }
         Ok(())
@@ -669,7 +705,8 @@ impl Inner {
         scripted.unwrap_or_else(|| {
             let mut otherwise = lock(&self.otherwise);
             // An application that fails answers 500.
-            catch_unwind(AssertUnwindSafe(|| otherwise(delivery))).unwrap_or_else(|_| Answer::status(500))
+            catch_unwind(AssertUnwindSafe(|| otherwise(delivery)))
+                .unwrap_or_else(|_| Answer::status(500))
         })
     }
 
@@ -677,8 +714,10 @@ impl Inner {
         let account = lock(&self.account).clone();
         let signed = [timestamp.as_bytes(), b".", raw].concat();
         [account.secret, account.alert_secret].iter().any(|secret| {
-            let code: String =
-                hmac_sha256(secret.as_bytes(), &signed).iter().map(|byte| format!("{byte:02x}")).collect();
+            let code: String = hmac_sha256(secret.as_bytes(), &signed)
+                .iter()
+                .map(|byte| format!("{byte:02x}"))
+                .collect();
             signature == format!("v1={code}")
         })
     }
@@ -738,15 +777,13 @@ fn string(value: &Value) -> String {
 
 fn percent_encoded(text: &str) -> String {
     text.bytes()
-        .map(
-            |byte| {
-                if byte.is_ascii_alphanumeric() {
-                    (byte as char).to_string()
-                } else {
-                    format!("%{byte:02X}")
-                }
-            },
-        )
+        .map(|byte| {
+            if byte.is_ascii_alphanumeric() {
+                (byte as char).to_string()
+            } else {
+                format!("%{byte:02X}")
+            }
+        })
         .collect()
 }
 
@@ -789,14 +826,17 @@ fn sha256(message: &[u8]) -> [u8; 32] {
     let fraction = |root: f64| (root.fract() * 2_f64.powi(32)) as u32;
     let constants: Vec<u32> =
         primes.clone().take(64).map(|prime| fraction(f64::from(prime).cbrt())).collect();
-    let mut state: Vec<u32> = primes.take(8).map(|prime| fraction(f64::from(prime).sqrt())).collect();
+    let mut state: Vec<u32> =
+        primes.take(8).map(|prime| fraction(f64::from(prime).sqrt())).collect();
     let mut padded = message.to_vec();
     padded.push(0x80);
     padded.resize((padded.len() + 8).next_multiple_of(64) - 8, 0);
     padded.extend((message.len() as u64 * 8).to_be_bytes());
     for block in padded.chunks(64) {
-        let mut words: Vec<u32> =
-            block.chunks(4).map(|four| u32::from_be_bytes(four.try_into().expect("four bytes"))).collect();
+        let mut words: Vec<u32> = block
+            .chunks(4)
+            .map(|four| u32::from_be_bytes(four.try_into().expect("four bytes")))
+            .collect();
         for i in 16..64 {
             let (a, b) = (words[i - 15], words[i - 2]);
             let (a, b) = (
@@ -811,7 +851,11 @@ fn sha256(message: &[u8]) -> [u8; 32] {
             let majority = (s[0] & s[1]) ^ (s[0] & s[2]) ^ (s[1] & s[2]);
             let e = s[4].rotate_right(6) ^ s[4].rotate_right(11) ^ s[4].rotate_right(25);
             let a = s[0].rotate_right(2) ^ s[0].rotate_right(13) ^ s[0].rotate_right(22);
-            let t = s[7].wrapping_add(e).wrapping_add(choice).wrapping_add(*constant).wrapping_add(word);
+            let t = s[7]
+                .wrapping_add(e)
+                .wrapping_add(choice)
+                .wrapping_add(*constant)
+                .wrapping_add(word);
             s.rotate_right(1);
             s[4] = s[4].wrapping_add(t);
             s[0] = t.wrapping_add(a).wrapping_add(majority);

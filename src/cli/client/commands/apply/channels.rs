@@ -43,7 +43,10 @@ pub fn read(entry: &Entry, at: &At, faults: &mut Faults) -> Option<WantedChannel
     let (name, found) = (&entry.key, faults.count());
     let mut fault = |place: Place, reason: String| faults.add(at.in_file(place), reason);
     if !entry.value.is_object() {
-        fault(entry.value.place, format!("the channel {name} is an object of fields, such as `type: ntfy`"));
+        fault(
+            entry.value.place,
+            format!("the channel {name} is an object of fields, such as `type: ntfy`"),
+        );
         return None;
     }
     let Some(given) = entry.value.entry("type") else {
@@ -66,15 +69,20 @@ pub fn read(entry: &Entry, at: &At, faults: &mut Faults) -> Option<WantedChannel
         let is_literal = !field.value.is_null() && !field.value.is_of_environment();
         if setting.is_some_and(|setting| is_secret(setting) && is_literal) {
             let variable = variable_of(name, &field.key);
-            let reason =
-                format!("{} is a secret; write \"${{{variable}}}\", and set that variable", field.key);
+            let reason = format!(
+                "{} is a secret; write \"${{{variable}}}\", and set that variable",
+                field.key
+            );
             fault(field.value.place, reason);
         } else if field.key == "name" {
             fault(field.place, "the name of a channel is its key; remove this field".to_owned());
         } else if !known().any(|known| known == field.key) {
             let otherwise = format!("it has {}", known().collect::<Vec<_>>().join(", "));
             let advice = did_you_mean(&field.key, known(), otherwise);
-            fault(field.place, format!("a channel of type {word} has no field {:?}; {advice}", field.key));
+            fault(
+                field.place,
+                format!("a channel of type {word} has no field {:?}; {advice}", field.key),
+            );
         }
     }
     for setting in settings.iter().filter(|setting| setting.is_required) {
@@ -85,7 +93,9 @@ pub fn read(entry: &Entry, at: &At, faults: &mut Faults) -> Option<WantedChannel
     let body = completed(entry, settings);
     if faults.count() == found {
         // No other one is written before. Only the server knows which addresses it may reach.
-        check_values((&body, at), &BTreeSet::new(), faults, |fields| new_channel(fields, &all_addresses()));
+        check_values((&body, at), &BTreeSet::new(), faults, |fields| {
+            new_channel(fields, &all_addresses())
+        });
     }
     Some(WantedChannel { name: name.clone(), at: at.in_file(entry.place), channel_type, body })
 }
@@ -112,10 +122,15 @@ pub fn is_secret(setting: &Setting) -> bool {
 
 /// The variable that has a secret in an exported file: `NTFY_BACKUPS_TOKEN`.
 pub fn variable_of(channel: &str, setting: &str) -> String {
-    let upper = |char: char| if char.is_ascii_alphanumeric() { char.to_ascii_uppercase() } else { '_' };
+    let upper =
+        |char: char| if char.is_ascii_alphanumeric() { char.to_ascii_uppercase() } else { '_' };
     let name: String = format!("{channel}_{setting}").chars().map(upper).collect();
     // A variable does not begin with a digit.
-    if name.starts_with(|first: char| first.is_ascii_digit()) { format!("CHANNEL_{name}") } else { name }
+    if name.starts_with(|first: char| first.is_ascii_digit()) {
+        format!("CHANNEL_{name}")
+    } else {
+        name
+    }
 }
 
 impl WantedChannel {

@@ -25,21 +25,28 @@ pub fn expand(value: &mut Placed, at: &At, faults: &mut Faults) {
         }
         Node::Scalar(_) => {}
         Node::List(items) => items.iter_mut().for_each(|item| expand(item, at, faults)),
-        Node::Object(entries) => entries.iter_mut().for_each(|entry| expand(&mut entry.value, at, faults)),
+        Node::Object(entries) => {
+            entries.iter_mut().for_each(|entry| expand(&mut entry.value, at, faults))
+        }
     }
 }
 
 /// Whether a text still has a variable that is not set.
 pub fn has_unset_variable(value: &Placed) -> bool {
     match &value.node {
-        Node::Scalar(text) => value.has_variable && text.as_str().is_some_and(|text| text.contains(BEGIN)),
+        Node::Scalar(text) => {
+            value.has_variable && text.as_str().is_some_and(|text| text.contains(BEGIN))
+        }
         Node::List(items) => items.iter().any(has_unset_variable),
         Node::Object(entries) => entries.iter().any(|entry| has_unset_variable(&entry.value)),
     }
 }
 
 /// The text with the values of its variables, and whether it has any.
-fn expanded(text: &str, variable: impl Fn(&str) -> Option<String>) -> Result<(String, bool), String> {
+fn expanded(
+    text: &str,
+    variable: impl Fn(&str) -> Option<String>,
+) -> Result<(String, bool), String> {
     let (mut new, mut rest, mut has_variable) = (String::new(), text, false);
     while let Some(at) = rest.find(BEGIN) {
         let (before, after) = (&rest[..at], &rest[at + BEGIN.len()..]);
@@ -51,13 +58,17 @@ fn expanded(text: &str, variable: impl Fn(&str) -> Option<String>) -> Result<(St
         }
         new += before;
         let name = after.split_once('}').map(|(name, _)| name);
-        if let Some((name, _)) = name.and_then(|name| name.split_once(':')).filter(|(name, _)| is_name(name))
+        if let Some((name, _)) =
+            name.and_then(|name| name.split_once(':')).filter(|(name, _)| is_name(name))
         {
-            return Err(format!("a variable has no default here; write ${{{name}}}, and set {name}"));
+            return Err(format!(
+                "a variable has no default here; write ${{{name}}}, and set {name}"
+            ));
         }
         let name = name.filter(|name| is_name(name));
-        let name =
-            name.ok_or("${ begins the name of a variable, as in ${NAS_TOKEN}; write $${ for ${ itself")?;
+        let name = name.ok_or(
+            "${ begins the name of a variable, as in ${NAS_TOKEN}; write $${ for ${ itself",
+        )?;
         let value = variable(name).ok_or_else(|| {
             format!("the variable {name} is not set in the environment; set it, or write $${{ for ${{ itself")
         })?;

@@ -65,7 +65,8 @@ pub fn export(call: &Call<'_>) -> Result<(), CliError> {
     slugs.sort();
     let client = &*context.client;
     let read = |(_, id): &(String, String)| -> Result<Value, ClientError> {
-        let request = ApiRequest::get(format!("/v1/cues/{}", segment(id))).query("execution_limit", "1");
+        let request =
+            ApiRequest::get(format!("/v1/cues/{}", segment(id))).query("execution_limit", "1");
         client.send(&request)?.value()
     };
     let mut cues = Vec::new();
@@ -129,7 +130,8 @@ fn slug_of(name: &str) -> String {
 
 fn adopt(context: &Context, proposed: &[Proposed]) -> Result<(), CliError> {
     for Proposed { id, name, slug } in proposed {
-        let request = ApiRequest::patch(format!("/v1/cues/{}", segment(id))).json(json!({ "slug": slug }));
+        let request =
+            ApiRequest::patch(format!("/v1/cues/{}", segment(id))).json(json!({ "slug": slug }));
         context.fetch(&request)?;
         context.output.note(&format!("{} ({id}) has the slug {slug} now", printable(name)))?;
     }
@@ -146,9 +148,9 @@ fn read_channels(context: &Context) -> Result<Vec<(String, Value)>, CliError> {
         channels.windows(2).filter(|two| two[0].0 == two[1].0).map(|two| &*two[0].0).collect();
     for name in &twice {
         let name = printable(name);
-        context
-            .output
-            .note(&format!("several channels have the name {name:?}, so they are left out; rename them"))?;
+        context.output.note(&format!(
+            "several channels have the name {name:?}, so they are left out; rename them"
+        ))?;
     }
     let twice: BTreeSet<String> = twice.into_iter().map(str::to_owned).collect();
     channels.retain(|(name, _)| !twice.contains(name));
@@ -169,7 +171,8 @@ fn print_file(
     match context.output.format {
         Format::Id => return cues.iter().try_for_each(|(slug, _)| print_line(slug)),
         Format::Json | Format::Jsonl => {
-            let object = |entries: &[(String, Value)]| Value::Object(entries.iter().cloned().collect());
+            let object =
+                |entries: &[(String, Value)]| Value::Object(entries.iter().cloned().collect());
             let mut file = json!({ "cues": object(&cues) });
             if let Some(namespace) = namespace {
                 file["namespace"] = namespace.into();
@@ -185,7 +188,8 @@ fn print_file(
         }
         Format::Table | Format::Wide | Format::Yaml => {}
     }
-    let mut text = namespace.map(|name| ordered(&json!({ "namespace": name }), &[])).unwrap_or_default();
+    let mut text =
+        namespace.map(|name| ordered(&json!({ "namespace": name }), &[])).unwrap_or_default();
     if !channels.is_empty() {
         text += "channels:\n";
         text += &channels.iter().map(|(name, channel)| section(name, channel)).collect::<String>();
@@ -193,8 +197,7 @@ fn print_file(
     text += if cues.is_empty() { "cues: {}\n" } else { "cues:\n" };
     text += &cues.iter().map(|(slug, cue)| section(slug, cue)).collect::<String>();
     if !ended.is_empty() {
-        text +=
-            "# The time of these cues has passed: they cannot be created again, and --prune deletes them:\n";
+        text += "# The time of these cues has passed: they cannot be created again, and --prune deletes them:\n";
     }
     for (slug, cue) in ended.into_iter().map(of_key) {
         text += &commented(&section(&slug, &cue));
@@ -219,11 +222,12 @@ pub fn document(cue: &Value) -> String {
     }
     text += &format!("cues:\n{}", section(key, &exported(key, cue)));
     if slug.is_empty() {
-        text +=
-            "# It has no slug, so that `cued apply` would add a cue; `cued cue set --slug` gives it one.\n";
+        text += "# It has no slug, so that `cued apply` would add a cue; `cued cue set --slug` gives it one.\n";
     }
-    let others = cue.as_object().into_iter().flatten().filter(|(name, _)| !FIELDS.contains(&name.as_str()));
-    let others: Map<String, Value> = others.map(|(name, value)| (name.clone(), value.clone())).collect();
+    let others =
+        cue.as_object().into_iter().flatten().filter(|(name, _)| !FIELDS.contains(&name.as_str()));
+    let others: Map<String, Value> =
+        others.map(|(name, value)| (name.clone(), value.clone())).collect();
     text += "# Set by the server:\n";
     text + &commented(&ordered(&Value::Object(others), &["id", "status"]))
 }
@@ -234,7 +238,8 @@ fn commented(text: &str) -> String {
 
 /// Whether the only run of a cue is over.
 fn has_ended(cue: &Value) -> bool {
-    cue["schedule"]["at"].is_string() && matches!(cue["status"].as_str(), Some("completed" | "failed"))
+    cue["schedule"]["at"].is_string()
+        && matches!(cue["status"].as_str(), Some("completed" | "failed"))
 }
 
 /// An entry of a section. Texts are in one line, so that each line begins one of its parts.
@@ -282,7 +287,8 @@ fn exported(key: &str, cue: &Value) -> Value {
         add("callback", &Value::Object(rest), json!({}));
     }
     add("payload", &payload, Value::Null);
-    let mut retry = differing(&cue["retry"], &json!({"max_attempts": 4, "backoff_minutes": [1, 5, 15]}));
+    let mut retry =
+        differing(&cue["retry"], &json!({"max_attempts": 4, "backoff_minutes": [1, 5, 15]}));
     if retry["backoff_seconds"].is_array() {
         // They follow from the seconds.
         retry.as_object_mut().map(|retry| retry.remove("backoff_minutes"));
@@ -300,7 +306,10 @@ fn exported(key: &str, cue: &Value) -> Value {
 
 fn add_schedule(add: &mut impl FnMut(&str, &Value, Value), schedule: &Value) {
     let jitter = &schedule["jitter_seconds"];
-    let when = ["cron", "every", "at"].into_iter().find(|name| schedule[*name].is_string()).unwrap_or("cron");
+    let when = ["cron", "every", "at"]
+        .into_iter()
+        .find(|name| schedule[*name].is_string())
+        .unwrap_or("cron");
     if when == "cron" && *jitter == 0 {
         add("schedule", &schedule["cron"], Value::Null);
     } else {

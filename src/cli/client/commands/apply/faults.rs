@@ -53,13 +53,15 @@ impl Faults {
     /// One fault is a line; each of several begins its own, as programs that open a place of a file read them.
     /// `consequence` says what was done all the same; it may be empty.
     pub fn text(&self, consequence: &str) -> String {
-        let lines: Vec<String> = self.found.iter().map(|(at, reason)| format!("{at}: {reason}")).collect();
+        let lines: Vec<String> =
+            self.found.iter().map(|(at, reason)| format!("{at}: {reason}")).collect();
         match (lines.as_slice(), consequence) {
             ([line], "") => line.clone(),
             ([line], consequence) => format!("{line} ({consequence})"),
             (lines, consequence) => {
                 let count = count(lines.len() as i128, "fault");
-                let consequence = if consequence.is_empty() { "" } else { &format!("; {consequence}") };
+                let consequence =
+                    if consequence.is_empty() { "" } else { &format!("; {consequence}") };
                 format!("{count} in the files{consequence}\n{}", lines.join("\n"))
             }
         }
@@ -101,6 +103,9 @@ mod tests {
         let reason = "`t0k3n` is no day; examples are `every 5m` (\"t0k3n at 9\")";
         assert_eq!(without_value(reason, &value), reason);
         value.has_variable = true;
-        assert_eq!(without_value(reason, &value), "`***` is no day; examples are `every 5m` (\"***\")");
+        assert_eq!(
+            without_value(reason, &value),
+            "`***` is no day; examples are `every 5m` (\"***\")"
+        );
     }
 }

@@ -81,10 +81,13 @@ impl FieldReader<'_> {
                 continue;
             }
             if let Some((_, path)) = SHORT.iter().find(|(short, _)| *short == key) {
-                let value = if key == "timeout" { self.seconds(&entry.value) } else { entry.value.clone() };
+                let value =
+                    if key == "timeout" { self.seconds(&entry.value) } else { entry.value.clone() };
                 self.short.insert(self.at.in_file(entry.place));
                 self.set(&mut fields, path, entry, value);
-            } else if let Some((_, field, words)) = SWITCHES.iter().find(|(short, ..)| *short == key) {
+            } else if let Some((_, field, words)) =
+                SWITCHES.iter().find(|(short, ..)| *short == key)
+            {
                 match entry.value.as_bool() {
                     Some(is_on) => {
                         let word = Placed::scalar(entry.value.place, words[usize::from(is_on)]);
@@ -105,13 +108,18 @@ impl FieldReader<'_> {
     }
 
     fn is_object_if_it_should(&mut self, entry: &Entry) -> bool {
-        let example = OBJECTS.iter().find(|(field, _)| *field == entry.key).map(|(_, example)| example);
-        let Some(example) = example.filter(|_| !entry.value.is_object() && !entry.value.is_null()) else {
+        let example =
+            OBJECTS.iter().find(|(field, _)| *field == entry.key).map(|(_, example)| example);
+        let Some(example) = example.filter(|_| !entry.value.is_object() && !entry.value.is_null())
+        else {
             return true;
         };
         let is_text = entry.key == "schedule" && entry.value.as_str().is_some();
         if !is_text {
-            self.fault(&entry.value, format!("{} is an object of fields, such as {example}", entry.key));
+            self.fault(
+                &entry.value,
+                format!("{} is an object of fields, such as {example}", entry.key),
+            );
         }
         is_text
     }
@@ -126,7 +134,9 @@ impl FieldReader<'_> {
                 self.check_parts(&format!("callback.{}", part.key), &part.value);
             }
         }
-        if !entry.value.is_object() || (entry.value.entries().is_empty() && fields.get(key).is_none()) {
+        if !entry.value.is_object()
+            || (entry.value.entries().is_empty() && fields.get(key).is_none())
+        {
             return self.set(fields, key, entry, entry.value.clone());
         }
         for part in entry.value.entries() {
@@ -136,7 +146,9 @@ impl FieldReader<'_> {
 
     fn check_parts(&mut self, field: &str, value: &Placed) {
         let Some((_, known)) = PARTS.iter().find(|(name, _)| *name == field) else { return };
-        for part in value.entries().iter().filter(|part| !known.split(' ').any(|name| name == part.key)) {
+        for part in
+            value.entries().iter().filter(|part| !known.split(' ').any(|name| name == part.key))
+        {
             let otherwise = format!("it has {}", known.replace(' ', ", "));
             let advice = did_you_mean(&part.key, known.split(' '), otherwise);
             self.fault_at(part, format!("{field} has no field {:?}; {advice}", part.key));
@@ -148,14 +160,22 @@ impl FieldReader<'_> {
         match path.split_once('.') {
             Some((field, part)) => self.set_part(fields, field, part, entry, value),
             None => {
-                let known = fields.insert(Entry { key: path.to_owned(), place: entry.place, value });
+                let known =
+                    fields.insert(Entry { key: path.to_owned(), place: entry.place, value });
                 self.check_once(known.map(|known| known.place), path, entry);
             }
         }
     }
 
     /// Sets a part of a field to a value that `entry` gives.
-    fn set_part(&mut self, fields: &mut Placed, field: &str, part: &str, entry: &Entry, value: Placed) {
+    fn set_part(
+        &mut self,
+        fields: &mut Placed,
+        field: &str,
+        part: &str,
+        entry: &Entry,
+        value: Placed,
+    ) {
         if fields.get(field).is_none() {
             let value = Placed::object(entry.place);
             fields.insert(Entry { key: field.to_owned(), place: entry.place, value });
@@ -173,7 +193,10 @@ impl FieldReader<'_> {
     /// Two forms of one field are a fault.
     fn check_once(&mut self, known: Option<Place>, field: &str, entry: &Entry) {
         if let Some(Place { line, .. }) = known {
-            self.fault_at(entry, format!("{field} is set twice, also in line {line}; remove one of the two"));
+            self.fault_at(
+                entry,
+                format!("{field} is set twice, also in line {line}; remove one of the two"),
+            );
         }
     }
 
@@ -210,13 +233,22 @@ impl FieldReader<'_> {
             let value = Placed::scalar(entry.place, key.as_str());
             body.insert(Entry { key: "name".to_owned(), place: entry.place, value });
         }
-        match (is_for_workers(&body), body.get("callback").and_then(|callback| callback.entry("url"))) {
+        match (
+            is_for_workers(&body),
+            body.get("callback").and_then(|callback| callback.entry("url")),
+        ) {
             (true, Some(url)) => {
                 let url = url.clone();
-                self.fault_at(&url, "a cue calls a URL or waits for a worker; remove url or worker");
+                self.fault_at(
+                    &url,
+                    "a cue calls a URL or waits for a worker; remove url or worker",
+                );
             }
             (false, None) if is_readable => {
-                self.fault_at(entry, format!("{key} has no target; add `url: …`, or `worker: true`"));
+                self.fault_at(
+                    entry,
+                    format!("{key} has no target; add `url: …`, or `worker: true`"),
+                );
             }
             _ => {}
         }
@@ -316,13 +348,17 @@ fn leave_out_unfit(defaults: &mut Placed, own: &Placed) {
         defaults.remove("transport");
     }
     let is_for_workers = is_for_workers(own) || is_for_workers(defaults);
-    let unfit: &[&str] =
-        if is_for_workers { &["callback", "outcome_deadline_seconds"] } else { &["claim_within_minutes"] };
+    let unfit: &[&str] = if is_for_workers {
+        &["callback", "outcome_deadline_seconds"]
+    } else {
+        &["claim_within_minutes"]
+    };
     for field in unfit {
         defaults.remove(field);
     }
     for (field, parts) in ALTERNATIVES {
-        let has_one = own.get(field).is_some_and(|own| parts.iter().any(|part| own.get(part).is_some()));
+        let has_one =
+            own.get(field).is_some_and(|own| parts.iter().any(|part| own.get(part).is_some()));
         if let Some(value) = defaults.get_mut(field).filter(|_| has_one) {
             for part in parts {
                 value.remove(part);

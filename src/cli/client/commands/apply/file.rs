@@ -116,7 +116,9 @@ fn files_of(path: &str) -> Result<Vec<String>, CliError> {
     let mut files = Vec::new();
     for entry in fs::read_dir(path).map_err(cannot)? {
         let name = entry.map_err(cannot)?.file_name().to_string_lossy().into_owned();
-        if !name.starts_with('.') && [".yaml", ".yml", ".json"].iter().any(|end| name.ends_with(end)) {
+        if !name.starts_with('.')
+            && [".yaml", ".yml", ".json"].iter().any(|end| name.ends_with(end))
+        {
             files.push(Path::new(path).join(name).display().to_string());
         }
     }
@@ -134,7 +136,10 @@ fn check_unique(wanted: &Wanted, faults: &mut Faults) {
     let mut seen: BTreeMap<(&str, &String), &At> = BTreeMap::new();
     for (kind, name, shown, at) in cues.chain(channels) {
         if let Some(first) = seen.get(&(kind, name)) {
-            faults.add(at.clone(), format!("the {kind} {shown} is also at {first}; remove one of the two"));
+            faults.add(
+                at.clone(),
+                format!("the {kind} {shown} is also at {first}; remove one of the two"),
+            );
         } else {
             seen.insert((kind, name), at);
         }
@@ -159,7 +164,8 @@ impl FileReader<'_> {
             Err(fault) => return self.fault(fault.place, fault.reason),
         };
         if !document.is_object() {
-            return self.fault(document.place, "a file has a key `cues:` with a cue below each slug");
+            return self
+                .fault(document.place, "a file has a key `cues:` with a cue below each slug");
         }
         expand(&mut document, &self.at, self.faults);
         for entry in document.entries() {
@@ -210,14 +216,22 @@ impl FileReader<'_> {
     }
 
     fn fields(&mut self) -> FieldReader<'_> {
-        FieldReader { at: &self.at, now: self.now, faults: self.faults, short: &mut self.wanted.short }
+        FieldReader {
+            at: &self.at,
+            now: self.now,
+            faults: self.faults,
+            short: &mut self.wanted.short,
+        }
     }
 
     /// The entries of a section, which may be left out or empty.
     fn section(&mut self, document: &Placed, name: &str) -> Vec<Entry> {
         match document.get(name) {
             Some(section) if !section.is_object() && !section.is_null() => {
-                self.fault(section.place, format!("{name} is an object with a key for each of them"));
+                self.fault(
+                    section.place,
+                    format!("{name} is an object with a key for each of them"),
+                );
                 Vec::new()
             }
             section => section.map(|section| section.entries().to_vec()).unwrap_or_default(),
@@ -232,7 +246,8 @@ impl FileReader<'_> {
         }
         if !entry.value.is_object() {
             let example = "such as `schedule: \"0 3 * * *\"`";
-            return self.fault(entry.value.place, format!("{key} is an object of fields, {example}"));
+            return self
+                .fault(entry.value.place, format!("{key} is an object of fields, {example}"));
         }
         let found = self.faults.count();
         let body = self.fields().body(entry, defaults);

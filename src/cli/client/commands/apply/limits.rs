@@ -42,7 +42,9 @@ pub fn room(context: &Context, plan: &Plan) -> Result<Room, CliError> {
     }
     let usage: Value = context.fetch(&ApiRequest::get("/v1/usage"))?.value()?;
     for (used, limit, what, more) in kinds {
-        let (Some(used), Some(limit)) = (usage["cues"][used].as_i64(), usage["cues"][limit].as_i64()) else {
+        let (Some(used), Some(limit)) =
+            (usage["cues"][used].as_i64(), usage["cues"][limit].as_i64())
+        else {
             continue;
         };
         let added: i64 = of_files().map(more).sum();
@@ -70,14 +72,17 @@ impl Room {
             let changes = plan.cues.iter().map(|(_, change)| change).chain(&plan.pruned);
             changes.map(|change| more(change).min(0)).sum::<i64>()
         };
-        let mut free: Vec<i64> = self.limits.iter().map(|it| it.limit - it.used - freed(it.more)).collect();
+        let mut free: Vec<i64> =
+            self.limits.iter().map(|it| it.limit - it.used - freed(it.more)).collect();
         let (mut kept, refusals) = (Vec::new(), &mut plan.refusals);
         for (index, change) in std::mem::take(&mut plan.cues) {
             let mut limits = self.limits.iter().zip(&free);
             let full = limits.find(|(limit, free)| (limit.more)(&change) > (**free).max(0));
             if let Some((limit, _)) = full {
-                let reason =
-                    format!("no room for {}: the plan has {} {}", change.key, limit.limit, limit.what);
+                let reason = format!(
+                    "no room for {}: the plan has {} {}",
+                    change.key, limit.limit, limit.what
+                );
                 refusals.add_limited(wanted.cues[index].at.clone(), reason);
                 continue;
             }

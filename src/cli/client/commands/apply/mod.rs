@@ -150,12 +150,18 @@ fn apply(call: &Call<'_>) -> Result<(), CliError> {
         false => {}
     }
     end?;
-    let remedy = if room.excess.is_some() { format!("; for more, {}", room.remedy) } else { String::new() };
+    let remedy =
+        if room.excess.is_some() { format!("; for more, {}", room.remedy) } else { String::new() };
     refusals.check(&format!("{written}{remedy}"))
 }
 
 /// With `--curl` the requests for cues, which are not made.
-fn show_requests(context: &Context, wanted: &Wanted, is_dry: bool, adopts: bool) -> Result<(), CliError> {
+fn show_requests(
+    context: &Context,
+    wanted: &Wanted,
+    is_dry: bool,
+    adopts: bool,
+) -> Result<(), CliError> {
     if !context.is_curl() {
         return Ok(());
     }
@@ -175,15 +181,19 @@ fn confirm_deletion(context: &Context, plan: &Plan) -> Result<(), CliError> {
         }
     }
     let whose = if plan.pruned.len() == 1 { "its" } else { "their" };
-    context.confirm(&format!("Delete {} and {whose} runs?", count(plan.pruned.len() as i128, "cue")))
+    context
+        .confirm(&format!("Delete {} and {whose} runs?", count(plan.pruned.len() as i128, "cue")))
 }
 
 /// `1 created, 2 updated, 12 unchanged, 1 deleted`
 fn summary(plan: &Plan) -> String {
     let actions = [Action::Created, Action::Updated, Action::Deleted, Action::Unchanged];
     let parts = actions.map(|action| (plan.count(action), action.word()));
-    let parts: Vec<String> =
-        parts.iter().filter(|(count, _)| *count > 0).map(|(count, word)| format!("{count} {word}")).collect();
+    let parts: Vec<String> = parts
+        .iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, word)| format!("{count} {word}"))
+        .collect();
     format!("Done: {}.", parts.join(", "))
 }
 
@@ -211,7 +221,8 @@ impl Writer<'_> {
             plan.cues.into_iter().partition(|(_, change)| is_written(change));
         self.done.cues.extend(unchanged);
         // What makes room comes before what needs it.
-        let (freeing, others) = changed.into_iter().partition(|(_, change)| change.more_active <= 0);
+        let (freeing, others) =
+            changed.into_iter().partition(|(_, change)| change.more_active <= 0);
         let end = self.write_cues(freeing).and_then(|()| self.write_cues(others));
         self.done.cues.sort_by_key(|(index, _)| *index);
         end.and_then(|()| self.prune(pruned_last))

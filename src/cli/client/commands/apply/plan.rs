@@ -96,7 +96,18 @@ impl Change {
         let (next_run, next_run_before) = (Value::Null, Value::Null);
         let (fields, key, slug) = (Vec::new(), key.to_owned(), String::new());
         let (more_active, more_cues) = (0, 0);
-        Self { kind, action, key, slug, id: None, fields, next_run, next_run_before, more_active, more_cues }
+        Self {
+            kind,
+            action,
+            key,
+            slug,
+            id: None,
+            fields,
+            next_run,
+            next_run_before,
+            more_active,
+            more_cues,
+        }
     }
 
     /// What a command takes as the id: a cue that does not exist yet has only its slug.
@@ -138,12 +149,21 @@ pub fn put(cue: &WantedCue, is_dry: bool, adopts: bool) -> ApiRequest {
 
 /// Compares everything with the server, which writes nothing.
 /// Errors: what is not about one object alone; a refusal of one is in the plan.
-pub fn compare(context: &Context, wanted: &Wanted, prunes: bool, adopts: bool) -> Result<Plan, CliError> {
+pub fn compare(
+    context: &Context,
+    wanted: &Wanted,
+    prunes: bool,
+    adopts: bool,
+) -> Result<Plan, CliError> {
     context.check_key()?;
     let mut plan = Plan::default();
     if !wanted.channels.is_empty() {
-        let stored =
-            fetch(|page| context.fetch(page), &ApiRequest::get("/v1/channels"), "channels", u64::MAX)?;
+        let stored = fetch(
+            |page| context.fetch(page),
+            &ApiRequest::get("/v1/channels"),
+            "channels",
+            u64::MAX,
+        )?;
         for (index, channel) in wanted.channels.iter().enumerate() {
             match compare_channel(channel, &stored.items) {
                 Ok(change) => plan.channels.push((index, change)),
@@ -152,7 +172,8 @@ pub fn compare(context: &Context, wanted: &Wanted, prunes: bool, adopts: bool) -
         }
     }
     let client = &*context.client;
-    let goes_on = |result: &Result<Change, ClientError>| result.as_ref().err().is_none_or(is_of_one);
+    let goes_on =
+        |result: &Result<Change, ClientError>| result.as_ref().err().is_none_or(is_of_one);
     let compared = each(&wanted.cues, |cue| compare_cue(client, cue, adopts), goes_on);
     for (index, result) in compared.into_iter().enumerate() {
         let cue = &wanted.cues[index];
@@ -249,8 +270,8 @@ fn field_changes(cue: &WantedCue, old: &Value, new: &Value) -> Vec<FieldChange> 
         let (old, new) = (at(old), at(new));
         let given = path.iter().try_fold(&cue.body, |body, part| body.get(part));
         let is_header = field.starts_with("callback.headers");
-        let is_split =
-            field == "callback.headers" || (field == "payload" && old.is_object() && new.is_object());
+        let is_split = field == "callback.headers"
+            || (field == "payload" && old.is_object() && new.is_object());
         if !is_split {
             let change = FieldChange { field: field.to_owned(), old, new };
             changes.push(change.without_secrets(field, is_header, given));
@@ -262,7 +283,8 @@ fn field_changes(cue: &WantedCue, old: &Value, new: &Value) -> Vec<FieldChange> 
         for key in keys.into_iter().filter(|key| old.get(*key) != new.get(*key)) {
             let value = |object: &Map<String, Value>| object.get(key).cloned().unwrap_or_default();
             let given = given.and_then(|given| given.get(key));
-            let change = FieldChange { field: format!("{field}.{key}"), old: value(old), new: value(new) };
+            let change =
+                FieldChange { field: format!("{field}.{key}"), old: value(old), new: value(new) };
             changes.push(change.without_secrets(field, is_header, given));
         }
     }
@@ -307,8 +329,10 @@ fn without_path(url: &Value) -> Value {
 
 /// Errors: what the server has under this name is not one channel of the same type; its place in the file, and why.
 fn compare_channel(channel: &WantedChannel, stored: &[Value]) -> Result<Change, (At, String)> {
-    let own: Vec<&Value> =
-        stored.iter().filter(|it| it["built_in"] != true && it["name"] == channel.name.as_str()).collect();
+    let own: Vec<&Value> = stored
+        .iter()
+        .filter(|it| it["built_in"] != true && it["name"] == channel.name.as_str())
+        .collect();
     let found = match own.as_slice() {
         [] => return Ok(Change::new("channel", Action::Created, &channel.name)),
         [found] => *found,
@@ -340,5 +364,9 @@ fn compare_channel(channel: &WantedChannel, stored: &[Value]) -> Result<Change, 
     });
     let fields: Vec<FieldChange> = fields.collect();
     let action = if fields.is_empty() { Action::Unchanged } else { Action::Updated };
-    Ok(Change { id: Some(text_of(found, "id")), fields, ..Change::new("channel", action, &channel.name) })
+    Ok(Change {
+        id: Some(text_of(found, "id")),
+        fields,
+        ..Change::new("channel", action, &channel.name)
+    })
 }

@@ -65,7 +65,10 @@ impl Refusals {
         let mut details = refused.body["detail"].as_array_mut();
         let found = Found { at, body, short, faults: &mut self.faults };
         found.add(details.as_deref().map(Vec::as_slice), &path, &refused.message);
-        details.iter_mut().flat_map(|details| details.iter_mut()).for_each(|detail| mask(detail, body));
+        details
+            .iter_mut()
+            .flat_map(|details| details.iter_mut())
+            .for_each(|detail| mask(detail, body));
         self.first.get_or_insert(refused);
         Ok(())
     }
@@ -77,7 +80,11 @@ impl Refusals {
         }
         let text = self.faults.text(consequence);
         let Some(mut refused) = self.first else {
-            return Err(if self.is_limited { CliError::CueLimit(text) } else { CliError::Refused(text) });
+            return Err(if self.is_limited {
+                CliError::CueLimit(text)
+            } else {
+                CliError::Refused(text)
+            });
         };
         refused.body["error"]["message"] = text.as_str().into();
         refused.say(text);
@@ -99,7 +106,8 @@ impl Found<'_> {
         let Self { at, body, short, faults } = self;
         let mut add = |path: &[Value], wants_key: bool, reason: &str| {
             let reason = in_words_of_the_file(reason, path, at, body, short);
-            let reason = body.find(path).map_or(reason.clone(), |value| without_value(&reason, value));
+            let reason =
+                body.find(path).map_or(reason.clone(), |value| without_value(&reason, value));
             faults.add(at.in_file(body.place_of(path, wants_key)), reason);
         };
         for detail in details.into_iter().flatten() {
@@ -186,7 +194,10 @@ fn in_words_of_the_file(
             "is not in the future; use a later instant",
             "is not in the future; use a later instant, or remove the cue: its time has passed",
         )
-        .replace("use another slug, or set adopt to", "use another key or namespace, or add --adopt to")
+        .replace(
+            "use another slug, or set adopt to",
+            "use another key or namespace, or add --adopt to",
+        )
 }
 
 /// The field that a refusal without `detail` is about.

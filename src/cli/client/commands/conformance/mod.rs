@@ -16,7 +16,9 @@ use serde_json::{Value, json};
 
 use crate::cli::client::command::ClientAction;
 use crate::cli::client::commands::conformance::receiver::Listener;
-use crate::cli::client::commands::conformance::scenarios::{LONGEST_PAUSE, Promise, Runner, Server};
+use crate::cli::client::commands::conformance::scenarios::{
+    LONGEST_PAUSE, Promise, Runner, Server,
+};
 use crate::cli::client::commands::conformance::step::Miss;
 use crate::cli::client::context::{ClientArgs, Context, target};
 use crate::cli::client::live_output::Interrupt;
@@ -79,7 +81,9 @@ impl ClientAction for Conformance {
         let Some(argument) = &self.key else { return Ok(found) };
         let key = input::text("--key", argument)?.trim().to_owned();
         if key.is_empty() {
-            return Err(usage("--key is empty; leave it out for the key of CUED_API_KEY or of the profile"));
+            return Err(usage(
+                "--key is empty; leave it out for the key of CUED_API_KEY or of the profile",
+            ));
         }
         Ok(Target { key: Some(key), key_variable: None, ..found })
     }
@@ -91,7 +95,8 @@ impl ClientAction for Conformance {
         // The key and the URL are right, or there is nothing to check.
         context.send(&ApiRequest::get("/v1/auth/me"))?.value()?;
         let begin = context.client.clock().monotonic();
-        let program = std::env::current_exe().map_err(|error| cannot("find this program", error))?;
+        let program =
+            std::env::current_exe().map_err(|error| cannot("find this program", error))?;
         let listener = Listener { program, listen: self.receiver, url: self.receiver_url };
         let server = Live {
             context,
@@ -137,7 +142,9 @@ impl Live<'_> {
         }
         if !self.is_interrupt_noted.replace(true) {
             self.bar.borrow_mut().end();
-            print_note("Interrupted: what was created is being deleted. A second interrupt ends at once.")?;
+            print_note(
+                "Interrupted: what was created is being deleted. A second interrupt ends at once.",
+            )?;
         }
         if is_deleting {
             return Ok(());
@@ -208,7 +215,9 @@ fn report(context: &Context, runner: &Runner<'_>, seconds: u64) -> Result<(), Cl
     });
     no_room.map_or(Ok(()), |reason| {
         let unchecked = number("not checked");
-        Err(failed(format!("{unchecked} of {all} promises not checked, the account is full: {reason}")))
+        Err(failed(format!(
+            "{unchecked} of {all} promises not checked, the account is full: {reason}"
+        )))
     })
 }
 
@@ -220,7 +229,9 @@ fn view(promise: &Promise) -> Value {
         None => {}
         Some(Miss::NotChecked(reason) | Miss::NoRoom(reason)) => object["reason"] = json!(reason),
         Some(Miss::Differs(it)) => {
-            for (name, text) in [("request", &it.request), ("expected", &it.expected), ("came", &it.came)] {
+            for (name, text) in
+                [("request", &it.request), ("expected", &it.expected), ("came", &it.came)]
+            {
                 object[name] = json!(text);
             }
         }
@@ -262,8 +273,9 @@ fn ranges(sections: impl Iterator<Item = String>) -> String {
         })
         .collect();
     sections.sort_unstable();
-    let chapters =
-        sections.chunk_by(|one, two| one.0 == two.0).filter_map(|it| Some((it.first()?, it.last()?)));
+    let chapters = sections
+        .chunk_by(|one, two| one.0 == two.0)
+        .filter_map(|it| Some((it.first()?, it.last()?)));
     let range = |((chapter, first), (_, last)): (&(u32, u32), &(u32, u32))| match first == last {
         true => format!("{chapter}.{first}"),
         false => format!("{chapter}.{first}–{chapter}.{last}"),
@@ -289,7 +301,9 @@ fn details(context: &Context, promises: &[Promise]) -> String {
     for promise in promises {
         let Some(Miss::Differs(it)) = &promise.miss else { continue };
         lines.push((format!("\n§{} {}", promise.section, promise.sentence), Style::Bad));
-        for (name, text) in [("request", &it.request), ("expected", &it.expected), ("came", &it.came)] {
+        for (name, text) in
+            [("request", &it.request), ("expected", &it.expected), ("came", &it.came)]
+        {
             lines.push((format!("  {name:8}  {}", text), Style::Plain));
         }
     }

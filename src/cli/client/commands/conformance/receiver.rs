@@ -37,7 +37,8 @@ impl Listener {
     /// Starts a receiver that responds by a script, and keeps its URL as `receiver`. The secret of the account is `secret`.
     pub fn start(&self, script: &str, values: &mut Values) -> Result<Receiver, CliError> {
         let failed_to = |error| cannot("start the receiver", error);
-        let secret = values.fill(&json!("{secret}")).map_err(|_| failed("the receiver needs the secret"))?;
+        let secret =
+            values.fill(&json!("{secret}")).map_err(|_| failed("the receiver needs the secret"))?;
         let mut child = Command::new(&self.program)
             .args(["sink", "--json", "--script", script, "--listen", &self.listen.to_string()])
             .env("CUED_WEBHOOK_SECRET", text(&secret))
@@ -53,7 +54,9 @@ impl Listener {
         thread::spawn(move || {
             let lines = BufReader::new(stdout).lines().map_while(Result::ok);
             // Without a reader the rest is not needed.
-            lines.filter_map(|line| serde_json::from_str(&line).ok()).try_for_each(|it| sender.send(it))
+            lines
+                .filter_map(|line| serde_json::from_str(&line).ok())
+                .try_for_each(|it| sender.send(it))
         });
         let receiver = Receiver { child, deliveries, found: None };
         let (mut notes, mut first) = (BufReader::new(stderr), String::new());

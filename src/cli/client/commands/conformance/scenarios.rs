@@ -21,7 +21,9 @@ use jiff::fmt::rfc2822::DateTimeParser;
 use serde_json::{Map, Value, json};
 
 use crate::cli::client::commands::conformance::receiver::{Listener, Receiver};
-use crate::cli::client::commands::conformance::step::{Miss, PATIENCE, SHOWN, Step, Stop, body_of, shown};
+use crate::cli::client::commands::conformance::step::{
+    Miss, PATIENCE, SHOWN, Step, Stop, body_of, shown,
+};
 use crate::cli::client::commands::conformance::values::{Values, difference, is_like, text};
 use crate::cli::error::{CliError, cannot, failed};
 use crate::client::request::{ApiRequest, ApiResponse, segment};
@@ -41,7 +43,8 @@ pub const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 const MAX_SILENCE: u32 = 3;
 
 /// Lists that have what the run has created, with their query and their field.
-const LISTS: [(&str, &str, &str); 2] = [("/v1/cues", "?limit=100", "cues"), ("/v1/auth/keys", "", "keys")];
+const LISTS: [(&str, &str, &str); 2] =
+    [("/v1/cues", "?limit=100", "cues"), ("/v1/auth/keys", "", "keys")];
 
 /// The server as the promises see it.
 pub trait Server {
@@ -119,7 +122,9 @@ fn items<'a>(object: &'a Value, name: &str) -> &'a [Value] {
 fn is_selected(promise: &Value, group: &str, only: &str) -> bool {
     let (section, wanted) = (text(&promise["section"]), only.trim_start_matches('§'));
     if wanted.starts_with(|char: char| char.is_ascii_digit()) {
-        return section.strip_prefix(wanted).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+        return section
+            .strip_prefix(wanted)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
     }
     format!("{group} {}", text(&promise["promise"])).to_lowercase().contains(&only.to_lowercase())
 }
@@ -162,7 +167,10 @@ impl<'a> Runner<'a> {
             let always = items(&group, "always").iter().filter(|it| is_wanted(it));
             let unseen = |it| Miss::NotChecked(format!("no response with {} came", text(it)));
             self.always.extend(always.map(|it| (it.clone(), Some(unseen(&it["of"])))));
-            if items(&group, "promises").iter().any(|it| is_wanted(it) && (all || it["long"] != true)) {
+            if items(&group, "promises")
+                .iter()
+                .any(|it| is_wanted(it) && (all || it["long"] != true))
+            {
                 end = self.run_group(&group, &name, &is_wanted, all);
                 // What fails is tried again after the next group.
                 left = self.delete_all();
@@ -284,9 +292,10 @@ impl<'a> Runner<'a> {
             if let Some(true) = step.rest.get("unless").map(is_there) {
                 let has_delivered = self.receiver.as_mut().is_some_and(Receiver::has_delivery);
                 return Err(match has_delivered {
-                    true => {
-                        step.differs("the status that the receiver has sent".to_owned(), shown(&response))
-                    }
+                    true => step.differs(
+                        "the status that the receiver has sent".to_owned(),
+                        shown(&response),
+                    ),
                     false => Miss::NotChecked(step.reason(&response, &body)),
                 }
                 .into());
@@ -304,13 +313,19 @@ impl<'a> Runner<'a> {
     }
 
     /// Keeps what later steps need, and checks a response.
-    fn accept(&mut self, request: &ApiRequest, response: &ApiResponse, step: &Step<'_>) -> Result<(), Stop> {
+    fn accept(
+        &mut self,
+        request: &ApiRequest,
+        response: &ApiResponse,
+        step: &Step<'_>,
+    ) -> Result<(), Stop> {
         self.note_creation(request, response, step);
         // Before the check: other promises may hold if this one does not.
         let (body, mut kept) = (body_of(response), Ok(()));
         for (name, place) in step.fields("keep") {
             let place = text(place);
-            match body.pointer(&place).cloned().or_else(|| response.header(&place).map(Value::from)) {
+            match body.pointer(&place).cloned().or_else(|| response.header(&place).map(Value::from))
+            {
                 Some(value) => self.values.keep(name, value),
                 None => kept = Err(step.differs(format!("a value at {place}"), shown(response))),
             }
@@ -338,12 +353,15 @@ impl<'a> Runner<'a> {
                 if self.silence >= MAX_SILENCE || !matches!(error, CliError::Client(_)) {
                     return Err(error.into());
                 }
-                return Err(step.differs(step.expected.to_owned(), format!("no response: {error}")).into());
+                return Err(step
+                    .differs(step.expected.to_owned(), format!("no response: {error}"))
+                    .into());
             }
         };
         (self.silence, self.requests) = (0, self.requests + 1);
         self.is_unsure |= request.method == "POST" && response.status >= 500;
-        let date = response.header("date").and_then(|it| DateTimeParser::new().parse_timestamp(it).ok());
+        let date =
+            response.header("date").and_then(|it| DateTimeParser::new().parse_timestamp(it).ok());
         self.values.now = date.unwrap_or_else(|| self.server.now());
         for (promise, miss) in &mut self.always {
             let is_meant =
@@ -356,13 +374,19 @@ impl<'a> Runner<'a> {
     }
 
     /// Pauses for as long as a response with 429 asks for. Returns false if it is another one, or one too many.
-    fn pause_for_rate(&mut self, response: &ApiResponse, refusals: &mut u32) -> Result<bool, CliError> {
+    fn pause_for_rate(
+        &mut self,
+        response: &ApiResponse,
+        refusals: &mut u32,
+    ) -> Result<bool, CliError> {
         if response.status != 429 || *refusals == MAX_REFUSALS {
             return Ok(false);
         }
         *refusals += 1;
         let seconds = response.header("retry-after").and_then(|it| it.parse().ok());
-        let pause = Duration::from_secs(seconds.unwrap_or(DEFAULT_RETRY_AFTER).min(2 * DEFAULT_RETRY_AFTER));
+        let pause = Duration::from_secs(
+            seconds.unwrap_or(DEFAULT_RETRY_AFTER).min(2 * DEFAULT_RETRY_AFTER),
+        );
         self.server.pause(pause, self.is_deleting)?;
         self.waited += pause;
         self.values.now = self.values.now.checked_add(pause).unwrap_or(self.values.now);
@@ -404,8 +428,12 @@ impl<'a> Runner<'a> {
             match self.exchange_to_delete("GET", &format!("{path}{query}"), &[200]) {
                 Ok(body) => {
                     let is_made = |item: &&Value| text(&item["name"]).starts_with(&self.name);
-                    let ids = items(&body, field).iter().filter(is_made).filter_map(|it| it["id"].as_str());
-                    let paths: Vec<String> = ids.map(|id| format!("{path}/{}", segment(id))).collect();
+                    let ids = items(&body, field)
+                        .iter()
+                        .filter(is_made)
+                        .filter_map(|it| it["id"].as_str());
+                    let paths: Vec<String> =
+                        ids.map(|id| format!("{path}/{}", segment(id))).collect();
                     paths.into_iter().for_each(|path| self.note_made(Some(path)));
                 }
                 Err(failure) => {
@@ -437,7 +465,8 @@ impl<'a> Runner<'a> {
         statuses: &[u16],
     ) -> Result<Value, String> {
         let (line, key) = (format!("{method} {path}"), self.key.clone());
-        let step = Step { request: &line, body: &Value::Null, expected: "", rest: Map::new(), key: &key };
+        let step =
+            Step { request: &line, body: &Value::Null, expected: "", rest: Map::new(), key: &key };
         self.is_deleting = true;
         let end = self.exchange_at_rate(&ApiRequest::new(method, path).timeout(PATIENCE), &step);
         self.is_deleting = false;
@@ -451,7 +480,11 @@ impl<'a> Runner<'a> {
         Err(format!("{path} ({came})"))
     }
 
-    fn exchange_at_rate(&mut self, request: &ApiRequest, step: &Step<'_>) -> Result<ApiResponse, Stop> {
+    fn exchange_at_rate(
+        &mut self,
+        request: &ApiRequest,
+        step: &Step<'_>,
+    ) -> Result<ApiResponse, Stop> {
         let mut refusals = 0;
         loop {
             let response = self.exchange(request, step)?;
@@ -469,14 +502,20 @@ impl<'a> Runner<'a> {
     fn receive(&mut self, step: &Step<'_>) -> Result<(), Stop> {
         if step.request == "RECEIVE" {
             let delivery = self.receiver.as_mut().and_then(|receiver| receiver.next(PATIENCE));
-            let late =
-                || step.differs(format!("a delivery within {} s", PATIENCE.as_secs()), "none".to_owned());
+            let late = || {
+                step.differs(
+                    format!("a delivery within {} s", PATIENCE.as_secs()),
+                    "none".to_owned(),
+                )
+            };
             self.delivery = delivery.ok_or_else(late)?;
         }
         let expected = step.rest.get("has").unwrap_or(&Value::Null);
         match difference(expected, Some(&self.delivery), "") {
             None => Ok(()),
-            Some((at, expected, came)) => Err(step.differs(format!("{at} {expected}"), came).into()),
+            Some((at, expected, came)) => {
+                Err(step.differs(format!("{at} {expected}"), came).into())
+            }
         }
     }
 }

@@ -17,8 +17,12 @@ pub const PATIENCE: Duration = Duration::from_secs(20);
 pub const SHOWN: usize = 300;
 
 /// Refusals that say how much the account holds, not what the server does.
-const LIMITS: [&str; 4] =
-    ["cue_limit_exceeded", "execution_limit_exceeded", "key_limit_exceeded", "storage_limit_exceeded"];
+const LIMITS: [&str; 4] = [
+    "cue_limit_exceeded",
+    "execution_limit_exceeded",
+    "key_limit_exceeded",
+    "storage_limit_exceeded",
+];
 
 #[derive(Debug, Clone)]
 pub struct Difference {
@@ -66,7 +70,8 @@ pub struct Step<'a> {
 
 impl<'a> Step<'a> {
     pub fn read(line: &'a Value, key: &'a str) -> Result<Self, CliError> {
-        let (request, after) = line.as_array().and_then(|it| it.split_first()).unwrap_or((&Value::Null, &[]));
+        let (request, after) =
+            line.as_array().and_then(|it| it.split_first()).unwrap_or((&Value::Null, &[]));
         let (body, after) = match after {
             [Value::String(_), ..] => (&Value::Null, after),
             [body, after @ ..] => (body, after),
@@ -93,7 +98,8 @@ impl<'a> Step<'a> {
     pub fn api_request(&self) -> Result<ApiRequest, CliError> {
         let (method, path) = self.request.split_once(' ').unwrap_or((self.request, ""));
         let method = METHODS.into_iter().find(|known| *known == method);
-        let method = method.ok_or_else(|| failed(format!("there is no request {:?}", self.request)))?;
+        let method =
+            method.ok_or_else(|| failed(format!("there is no request {:?}", self.request)))?;
         let mut request = ApiRequest::new(method, path).timeout(PATIENCE);
         for (name, value) in self.fields("send") {
             request.is_anonymous |= name == "authorization";
@@ -119,8 +125,9 @@ impl<'a> Step<'a> {
         let has = match (status, code, loc) {
             (_, None, _) => json!({}),
             (Some("422"), Some(kind), Some(loc)) => {
-                let step =
-                    |step: &str| step.parse::<u64>().map_or_else(|_| json!(step), |index| json!(index));
+                let step = |step: &str| {
+                    step.parse::<u64>().map_or_else(|_| json!(step), |index| json!(index))
+                };
                 let loc: Vec<Value> = loc.split('.').map(step).collect();
                 json!({"detail": ["{has}", {"type": kind, "loc": loc}]})
             }
@@ -175,7 +182,8 @@ impl<'a> Step<'a> {
 
     /// The beginning of a text, without secrets. A key of another server has no form that tells it.
     pub fn brief(&self, text: &str, max_chars: usize) -> String {
-        let hidden = if self.key.is_empty() { text.to_owned() } else { text.replace(self.key, "…") };
+        let hidden =
+            if self.key.is_empty() { text.to_owned() } else { text.replace(self.key, "…") };
         one_line(&without_secrets(&hidden), max_chars)
     }
 }

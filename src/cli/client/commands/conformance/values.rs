@@ -83,7 +83,8 @@ impl Values {
             let instant = Timestamp::from_second(second).unwrap_or(self.now);
             return Ok(Some(Value::String(instant.to_string())));
         }
-        let is_name = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
+        let is_name =
+            !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
         match self.kept.get(name) {
             None if is_name && !KINDS.contains(&name) => Err(name.to_owned()),
             value => Ok(value.cloned()),
@@ -109,16 +110,22 @@ pub fn text(value: &Value) -> String {
 }
 
 /// Words in braces that stand for every value of a kind in what is expected; `{any}` is also any part of a text.
-const KINDS: [&str; 9] = ["absent", "all", "any", "has", "instant", "integer", "one_of", "some", "string"];
+const KINDS: [&str; 9] =
+    ["absent", "all", "any", "has", "instant", "integer", "one_of", "some", "string"];
 
 /// Where a response is not as expected, what is expected there, and what came. Of an object only the expected fields are
 /// compared, of a list that begins with `{has}` only whether it has the others, with `{all}` in any order.
-pub fn difference(expected: &Value, came: Option<&Value>, at: &str) -> Option<(String, String, String)> {
+pub fn difference(
+    expected: &Value,
+    came: Option<&Value>,
+    at: &str,
+) -> Option<(String, String, String)> {
     let differs = || {
         let came = came.map_or_else(|| "nothing".to_owned(), Value::to_string);
         // Without the quotation marks, which would make a text of the kind.
-        let of_kind =
-            |text: String, kind: &&str| text.replace(&format!("\"{{{kind}}}\""), &format!("<{kind}>"));
+        let of_kind = |text: String, kind: &&str| {
+            text.replace(&format!("\"{{{kind}}}\""), &format!("<{kind}>"))
+        };
         Some((at.to_owned(), KINDS.iter().fold(expected.to_string(), of_kind), came))
     };
     match (expected, came) {
@@ -136,13 +143,16 @@ pub fn difference(expected: &Value, came: Option<&Value>, at: &str) -> Option<(S
         (Value::Array(items), Some(Value::Array(found)))
             if items.first().is_some_and(|it| it == "{has}" || it == "{all}") =>
         {
-            let is_found = |item: &Value| found.iter().any(|it| difference(item, Some(it), at).is_none());
+            let is_found =
+                |item: &Value| found.iter().any(|it| difference(item, Some(it), at).is_none());
             let is_whole = items[0] == "{has}" || items.len() == found.len() + 1;
             if is_whole && items[1..].iter().all(is_found) { None } else { differs() }
         }
         (Value::Array(items), Some(Value::Array(found))) if items.len() == found.len() => {
             let mut pairs = items.iter().zip(found).enumerate();
-            pairs.find_map(|(index, (item, it))| difference(item, Some(it), &format!("{at}/{index}")))
+            pairs.find_map(|(index, (item, it))| {
+                difference(item, Some(it), &format!("{at}/{index}"))
+            })
         }
         (Value::String(pattern), _) if is_of_kind(pattern, came) => None,
         (_, Some(came)) if expected == came => None,
@@ -226,6 +236,8 @@ mod tests {
         ] {
             assert_eq!(at(differs), Some(place.to_owned()));
         }
-        assert!(is_like("a{any}b{any}c", "a1b2c") && !is_like("a{any}b", "ab1") && is_like("{any}", ""));
+        assert!(
+            is_like("a{any}b{any}c", "a1b2c") && !is_like("a{any}b", "ab1") && is_like("{any}", "")
+        );
     }
 }

@@ -54,7 +54,9 @@ pub fn arguments() -> Vec<(Arg, Part)> {
 
 pub fn add(call: &Call<'_>) -> Result<(), CliError> {
     let is_edited = call.is_set("edit");
-    if call.is_given("flow-key") && !["parallelism", "per-minute"].iter().any(|limit| call.is_given(limit)) {
+    if call.is_given("flow-key")
+        && !["parallelism", "per-minute"].iter().any(|limit| call.is_given(limit))
+    {
         return Err(usage("--flow-key needs a limit: add --parallelism, --per-minute, or both"));
     }
     let mut body = body(call)?;
@@ -62,8 +64,14 @@ pub fn add(call: &Call<'_>) -> Result<(), CliError> {
         body["transport"] = "worker".into();
     }
     for (flags, reason) in [
-        (["cron", "at", "every"], "the cue has no schedule: add --cron, --at or --every (or --edit)"),
-        (["url", "worker", "task"], "the cue has no target: add --url URL or --task TASK (or --edit)"),
+        (
+            ["cron", "at", "every"],
+            "the cue has no schedule: add --cron, --at or --every (or --edit)",
+        ),
+        (
+            ["url", "worker", "task"],
+            "the cue has no target: add --url URL or --task TASK (or --edit)",
+        ),
     ] {
         if !is_edited && !flags.iter().any(|flag| call.is_given(flag)) {
             return Err(usage(reason));
@@ -108,7 +116,8 @@ fn update(call: &Call<'_>) -> Result<bool, CliError> {
     }
     let answer = send_fields(context, ApiRequest::patch(found.path()), &patch)?;
     let names = names(&changed(&editable(&cue), &editable(&answer.value()?)));
-    let result = if names.is_empty() { "unchanged".to_owned() } else { format!("updated: {names}") };
+    let result =
+        if names.is_empty() { "unchanged".to_owned() } else { format!("updated: {names}") };
     print_added(context, &answer, &result).map(|()| true)
 }
 
@@ -203,10 +212,13 @@ fn submit(context: &Context, body: &Value, result: &str) -> Result<(), CliError>
         if let Some(warning) = cue["warning"].as_str() {
             context.output.note(&format!("warning: {}", printable(warning)))?;
         }
-        if cue["transport"] == "worker" && cue["payload"]["task"].as_str().is_none_or(str::is_empty) {
+        if cue["transport"] == "worker" && cue["payload"]["task"].as_str().is_none_or(str::is_empty)
+        {
             let id = text_of(&cue, "id");
             let way = format!("cued cue set {} --task TASK", short_id(&id));
-            context.output.note(&format!("warning: `cued work` takes runs by their task; set one: {way}"))?;
+            context
+                .output
+                .note(&format!("warning: `cued work` takes runs by their task; set one: {way}"))?;
         }
         warn_of_same_name(context, &cue)?;
     }
@@ -220,13 +232,16 @@ fn submit(context: &Context, body: &Value, result: &str) -> Result<(), CliError>
 /// Says that a failure of the cue reaches nobody: it is mailed, by a server without mail, and there is no channel. A
 /// failure of the lookup does not fail the command.
 fn note_of_silence(context: &Context, added: &Value) -> Result<(), CliError> {
-    let is_only_mailed = added["on_failure"]["email"] == true && added["on_failure"]["webhook"].is_null();
+    let is_only_mailed =
+        added["on_failure"]["email"] == true && added["on_failure"]["webhook"].is_null();
     if !is_only_mailed || !context.sends_no_mail() {
         return Ok(());
     }
     let channels = context.fetch(&ApiRequest::get("/v1/channels"));
     let channels = channels.and_then(|answer| List::from_response(&answer, "channels"));
-    match channels.is_ok_and(|channels| channels.items.iter().all(|channel| channel["type"] == "email")) {
+    match channels
+        .is_ok_and(|channels| channels.items.iter().all(|channel| channel["type"] == "email"))
+    {
         true => context.output.note("Nobody is told when it fails: `cued channel add`"),
         false => Ok(()),
     }
@@ -245,7 +260,9 @@ fn warn_of_same_name(context: &Context, added: &Value) -> Result<(), CliError> {
     if !is_single {
         return Ok(());
     }
-    let way =
-        format!("To change that one instead: cued cue set {}, or cued cue add --or-update", short_id(&first));
+    let way = format!(
+        "To change that one instead: cued cue set {}, or cued cue add --or-update",
+        short_id(&first)
+    );
     context.output.note(&way)
 }

@@ -42,7 +42,8 @@ pub fn edit(call: &Call<'_>) -> Result<(), CliError> {
         }
         // Runs change `updated_at` too, so the fields themselves are compared.
         if editable(&fetch(context, found)?) != old {
-            let reason = format!("{} was changed in the meantime; nothing was sent", label_of(&cue));
+            let reason =
+                format!("{} was changed in the meantime; nothing was sent", label_of(&cue));
             return Err(refused(reason));
         }
         send(context, found, &patch)
@@ -78,7 +79,10 @@ pub fn print_added(context: &Context, answer: &ApiResponse, result: &str) -> Res
             ("id", text_of(cue, "id").into()),
             ("name", text_of(cue, "name").into()),
             ("schedule", words.into()),
-            ("next run", format!("{}{change}", output.times.instant(&text_of(cue, "next_run"))).into()),
+            (
+                "next run",
+                format!("{}{change}", output.times.instant(&text_of(cue, "next_run"))).into(),
+            ),
         ]
     })
 }
@@ -115,7 +119,8 @@ pub fn editable(cue: &Value) -> Value {
         false => &["transport", "claim_within_minutes"],
     };
     let fields = FIELDS.into_iter().filter(|field| !others.contains(field));
-    let mut fields: Map<String, Value> = fields.map(|field| (field.to_owned(), cue[field].clone())).collect();
+    let mut fields: Map<String, Value> =
+        fields.map(|field| (field.to_owned(), cue[field].clone())).collect();
     if let Some(Value::Object(schedule)) = fields.get_mut("schedule") {
         // The type follows from `cron` or `at`; the other of the two is null.
         schedule.retain(|name, value| name != "type" && !value.is_null());
@@ -159,7 +164,8 @@ pub fn changed(old: &Value, new: &Value) -> Value {
 
 /// The entries of `new` that `old` has not.
 fn differing(old: &Value, new: &Value) -> Map<String, Value> {
-    let entries = new.as_object().into_iter().flatten().filter(|(name, value)| old[*name] != **value);
+    let entries =
+        new.as_object().into_iter().flatten().filter(|(name, value)| old[*name] != **value);
     entries.map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
@@ -194,7 +200,8 @@ pub fn edit_until_accepted(
         }
     };
     let failed = |error: io::Error| cannot("keep the text for the editor", error);
-    let mut file = tempfile::Builder::new().prefix("cued-").suffix(".yaml").tempfile().map_err(failed)?;
+    let mut file =
+        tempfile::Builder::new().prefix("cued-").suffix(".yaml").tempfile().map_err(failed)?;
     file.write_all(text.as_bytes()).map_err(failed)?;
     loop {
         let error = match accept(&run_editor(&editor, file.path())?) {
@@ -214,7 +221,8 @@ pub fn edit_until_accepted(
             let (_, path) = file.keep().map_err(|error| failed(error.error))?;
             let note = format!("the text is kept in {}", path.display());
             // The question has the error already.
-            let error = if answer.is_some() { with_text(error, "nothing was changed") } else { error };
+            let error =
+                if answer.is_some() { with_text(error, "nothing was changed") } else { error };
             return Err(with_note(error, &note));
         }
     }
@@ -285,7 +293,11 @@ mod tests {
             ("payload", json!({"b": {}}), json!({"payload": {"b": {}}})),
             ("payload", json!({}), json!({"payload": {}})),
             ("on_failure", json!({"email": true}), json!({"on_failure": {"webhook": null}})),
-            ("callback", json!({"url": "z"}), json!({"callback": {"url": "z", "headers": {}, "flow": null}})),
+            (
+                "callback",
+                json!({"url": "z"}),
+                json!({"callback": {"url": "z", "headers": {}, "flow": null}}),
+            ),
             (
                 "callback",
                 json!({"url": "http://x", "headers": {"A": "1"}, "flow": {"key": "x:80", "per_minute": 9}}),
@@ -299,7 +311,9 @@ mod tests {
             assert_eq!(difference(&old, &new), expected, "{field}");
         }
         let mut new = old.clone();
-        new.as_object_mut().unwrap().retain(|name, _| !["name", "description"].contains(&name.as_str()));
+        new.as_object_mut()
+            .unwrap()
+            .retain(|name, _| !["name", "description"].contains(&name.as_str()));
         assert_eq!(difference(&old, &new), json!({"description": null}));
     }
 }

@@ -16,11 +16,13 @@ use crate::domain::execution::outcome::VerificationMode;
 use crate::domain::execution::policies::Overlap;
 
 /// The flags of a cue in the short help.
-pub const SHORT_FLAGS: &str = "name cron at every tz url worker task payload on-failure edit or-update";
+pub const SHORT_FLAGS: &str =
+    "name cron at every tz url worker task payload on-failure edit or-update";
 
 /// The flags that set the fields of a cue.
 pub fn flags() -> [Arg; 31] {
-    let cron = "Run by a cron expression, or in words such as 'every weekday at 9' or 'mon,wed 18:30'";
+    let cron =
+        "Run by a cron expression, or in words such as 'every weekday at 9' or 'mon,wed 18:30'";
     let at = "Run once at an instant, or in words such as '+10m', 'in 2 hours' or 'tomorrow 9:00'";
     let every = "Run at intervals of elapsed time, such as 90s, 5m, 1h30m or 2d";
     let start = "No run before this instant; intervals are counted from it";
@@ -28,8 +30,7 @@ pub fn flags() -> [Arg; 31] {
     let jitter = "Delay each run by the same time, at most this long, such as 10m";
     let catch_up = "Missed runs to catch up on after downtime";
     let retries = "Number of attempts, and the pause before each retry: 4:30s,5m,15m, or minutes";
-    let actions =
-        "Actions after a failed run: email, pause, a URL to call, several of them with commas, or none";
+    let actions = "Actions after a failed run: email, pause, a URL to call, several of them with commas, or none";
     let minutes = "Minutes that a worker has to claim a run";
     let overlap = "Run, skip, or let one run wait if an earlier run has not finished";
     let max_age = "Give up a run that has not succeeded this long after its time, such as 10m";
@@ -38,11 +39,16 @@ pub fn flags() -> [Arg; 31] {
     let verification = "What a report of success must have";
     let parallelism = "Maximum number of simultaneous calls in its flow";
     let per_minute = "Maximum number of calls per minute in its flow";
-    let flow_key = "Name of the flow, whose cues share these limits [default: host and port of the URL]";
+    let flow_key =
+        "Name of the flow, whose cues share these limits [default: host and port of the URL]";
     let [url, server, timeout, method, header, payload] = call_flags();
     [
         flag("name", "NAME", "Name of the cue"),
-        flag("slug", "SLUG", "Name for files and programs, unique in the account: backup, or home/backup"),
+        flag(
+            "slug",
+            "SLUG",
+            "Name for files and programs, unique in the account: backup, or home/backup",
+        ),
         flag("description", "TEXT", "Description"),
         tag_flag("Tag of the cue; repeat it for several"),
         flag("cron", "CRON", cron).group("schedule"),
@@ -98,7 +104,8 @@ pub fn body(call: &Call<'_>) -> Result<Value, CliError> {
     let mut body = json!({ "schedule": {} });
     for flag in TEXTS.split(' ') {
         if let Some(text) = call.text(flag) {
-            let field = FLAGS.iter().find(|(_, named)| *named == flag).map_or(flag, |(field, _)| field);
+            let field =
+                FLAGS.iter().find(|(_, named)| *named == flag).map_or(flag, |(field, _)| field);
             *field.split('.').fold(&mut body, |value, name| &mut value[name]) = text.into();
         }
     }
@@ -170,7 +177,8 @@ fn flow(call: &Call<'_>) -> Option<Value> {
 }
 
 fn payload(call: &Call<'_>) -> Result<Option<Value>, CliError> {
-    let payload = call.text("payload").map(|text| input::structured("--payload", text)).transpose()?;
+    let payload =
+        call.text("payload").map(|text| input::structured("--payload", text)).transpose()?;
     let Some(task) = call.text("task") else { return Ok(payload) };
     let mut payload = payload.unwrap_or_else(|| json!({}));
     if !payload.is_object() {
@@ -197,7 +205,8 @@ fn retry(text: &str) -> Result<Value, String> {
         }
     };
     read().ok_or_else(|| {
-        "an example is 4:30s,5m,15m, 4 attempts with pauses of 30 seconds, 5 and 15 minutes".to_owned()
+        "an example is 4:30s,5m,15m, 4 attempts with pauses of 30 seconds, 5 and 15 minutes"
+            .to_owned()
     })
 }
 
@@ -208,9 +217,15 @@ fn on_failure(text: &str) -> Result<Value, String> {
         match word {
             "none" if text.trim() == "none" => {}
             "email" | "pause" => actions[word] = true.into(),
-            url if url.contains("://") && actions["webhook"].is_null() => actions["webhook"] = url.into(),
+            url if url.contains("://") && actions["webhook"].is_null() => {
+                actions["webhook"] = url.into()
+            }
             url if url.contains("://") => return Err("there is one URL at most".to_owned()),
-            other => return Err(format!("{other:?} is not an action; use email, pause, a URL, or none")),
+            other => {
+                return Err(format!(
+                    "{other:?} is not an action; use email, pause, a URL, or none"
+                ));
+            }
         }
     }
     Ok(actions)
@@ -219,9 +234,9 @@ fn on_failure(text: &str) -> Result<Value, String> {
 /// The name and the value of a header field; `@FILE` has the value in a file, so that it is not in the list of
 /// processes.
 fn header(text: &str) -> Result<(String, String), CliError> {
-    let (name, value) = text
-        .split_once(':')
-        .ok_or_else(|| usage(format!("--header: {text:?} has no colon; an example is 'X-Source: cued'")))?;
+    let (name, value) = text.split_once(':').ok_or_else(|| {
+        usage(format!("--header: {text:?} has no colon; an example is 'X-Source: cued'"))
+    })?;
     let value = match value.trim() {
         file if file.starts_with('@') => input::text("--header", file)?.trim().to_owned(),
         value => value.to_owned(),
@@ -240,7 +255,10 @@ mod tests {
             (retry("3:30s, 2m"), r#"{"backoff_seconds":[30,120],"max_attempts":3}"#),
             (retry("1"), r#"{"max_attempts":1}"#),
             (on_failure("none"), r#"{"email":false,"pause":false,"webhook":null}"#),
-            (on_failure("pause, http://x/a"), r#"{"email":false,"pause":true,"webhook":"http://x/a"}"#),
+            (
+                on_failure("pause, http://x/a"),
+                r#"{"email":false,"pause":true,"webhook":"http://x/a"}"#,
+            ),
         ] {
             assert_eq!(read.unwrap().to_string(), expected);
         }

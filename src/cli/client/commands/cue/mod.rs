@@ -11,8 +11,8 @@ use jiff::SignedDuration;
 use serde_json::{Value, json};
 
 use crate::cli::client::command::{
-    Call, Columns, Entry, Form, Lines, Part, View, Work, cue, details, entry, flag, number, own, place,
-    switch, tag_filter, tag_flag, words,
+    Call, Columns, Entry, Form, Lines, Part, View, Work, cue, details, entry, flag, number, own,
+    place, switch, tag_filter, tag_flag, words,
 };
 use crate::cli::client::commands::apply::export;
 use crate::cli::client::commands::run::{print_end, result_or_wait, until_ended};
@@ -21,7 +21,9 @@ use crate::cli::client::context::Context;
 use crate::cli::client::cues::{FoundCue, find_all, label_of, schedule, schedule_column, target};
 use crate::cli::error::{CliError, not_found, refused};
 use crate::cli::input;
-use crate::cli::output::table::{Cell, ColumnRule, Style, header, parse_duration, text_of, whole_span};
+use crate::cli::output::table::{
+    Cell, ColumnRule, Style, header, parse_duration, text_of, whole_span,
+};
 use crate::cli::output::{Format, count, print, print_line, short_id};
 use crate::cli::printable::printable;
 use crate::cli::width::{MIN_WIDTH, cut};
@@ -40,7 +42,11 @@ const COLUMNS: Columns = &[
     ("ID", Form::Id("id"), ColumnRule::Always),
     ("NAME", Form::Text("name"), ColumnRule::Shortened),
     ("STATUS", Form::Status("status"), ColumnRule::Always),
-    ("SCHEDULE", Form::Cell(|context, cue| schedule_column(context, cue).into()), ColumnRule::Shortened),
+    (
+        "SCHEDULE",
+        Form::Cell(|context, cue| schedule_column(context, cue).into()),
+        ColumnRule::Shortened,
+    ),
     ("NEXT RUN", Form::Time("next_run"), ColumnRule::Always),
     ("FAILING", Form::Count("failing"), ColumnRule::WithValue),
     ("TARGET", Form::Cell(|_, cue| target(cue).into()), ColumnRule::Roomy),
@@ -69,8 +75,11 @@ const LINES: Lines = &[
     (
         "target",
         Form::Cell(|_, cue| {
-            let method =
-                if cue["transport"] == "webhook" { text_of(cue, "callback.method") } else { String::new() };
+            let method = if cue["transport"] == "webhook" {
+                text_of(cue, "callback.method")
+            } else {
+                String::new()
+            };
             format!("{method} {}", target(cue)).trim_start().into()
         }),
     ),
@@ -178,14 +187,23 @@ fn list() -> Entry {
         "list",
         "List cues, newest first",
         [
-            (words("status", "STATE", &CueStatus::WORDS, "Only cues in this state"), Part::Query("status")),
+            (
+                words("status", "STATE", &CueStatus::WORDS, "Only cues in this state"),
+                Part::Query("status"),
+            ),
             (
                 words("transport", "TRANSPORT", &Transport::WORDS, "Only cues of this transport"),
                 Part::Query("transport"),
             ),
-            (switch("failing", "Only cues whose latest run failed"), Part::QuerySwitch("failing", "true")),
+            (
+                switch("failing", "Only cues whose latest run failed"),
+                Part::QuerySwitch("failing", "true"),
+            ),
             tag_filter(),
-            (flag("namespace", "NAME", "Only cues whose slug has this namespace"), Part::Query("namespace")),
+            (
+                flag("namespace", "NAME", "Only cues whose slug has this namespace"),
+                Part::Query("namespace"),
+            ),
             (sort.allow_hyphen_values(true), Part::Query("sort")),
             (flag("search", "TEXT", search), Part::Query("q")),
         ],
@@ -197,18 +215,22 @@ fn list() -> Entry {
 
 fn fire_entry() -> Entry {
     let help = "Run a cue now or at a given time";
-    let payload =
-        "Payload of this run, merged into that of the cue; @FILE and - read a file and standard input";
+    let payload = "Payload of this run, merged into that of the cue; @FILE and - read a file and standard input";
     let at = "When to run: an instant, or words such as '+10m' or 'tomorrow 9:00', in the cue's time zone";
     let arguments = [
         cue(),
         own(flag("payload", "JSON|@FILE|-", payload).allow_hyphen_values(true)),
-        own(switch("replace", "Replace the cue's payload instead of merging into it").requires("payload")),
+        own(switch("replace", "Replace the cue's payload instead of merging into it")
+            .requires("payload")),
         own(flag("at", "TIME", at)),
         own(switch("wait", "Wait for the run to finish; exits with 8 if it fails")),
-        own(flag("timeout", "SPAN", "Stop waiting after this time, such as 90s, 5m, 2h [default: never]")
-            .value_parser(parse_duration)
-            .requires("wait")),
+        own(flag(
+            "timeout",
+            "SPAN",
+            "Stop waiting after this time, such as 90s, 5m, 2h [default: never]",
+        )
+        .value_parser(parse_duration)
+        .requires("wait")),
     ];
     entry("fire", help, arguments, Work::Code(fire))
 }
@@ -243,15 +265,23 @@ fn overlap(cue: &Value) -> &'static str {
 
 /// A number of seconds: `1h 30m`.
 fn span(seconds: &Value) -> String {
-    seconds.as_i64().map(|seconds| format!("{:#}", SignedDuration::from_secs(seconds))).unwrap_or_default()
+    seconds
+        .as_i64()
+        .map(|seconds| format!("{:#}", SignedDuration::from_secs(seconds)))
+        .unwrap_or_default()
 }
 
 fn flow(cue: &Value) -> String {
     let flow = &cue["callback"]["flow"];
     let limits = [("parallelism", "at once"), ("per_minute", "a minute")];
-    let limits = limits.map(|(name, words)| flow[name].as_u64().map(|limit| format!("{limit} {words}")));
+    let limits =
+        limits.map(|(name, words)| flow[name].as_u64().map(|limit| format!("{limit} {words}")));
     let limits: Vec<String> = limits.into_iter().flatten().collect();
-    if limits.is_empty() { String::new() } else { format!("{}, {}", text_of(flow, "key"), limits.join(", ")) }
+    if limits.is_empty() {
+        String::new()
+    } else {
+        format!("{}, {}", text_of(flow, "key"), limits.join(", "))
+    }
 }
 
 fn headers(cue: &Value) -> String {
@@ -267,7 +297,8 @@ fn retry(cue: &Value) -> String {
         seconds => (seconds, 1.0),
     };
     let pauses = pauses.as_array().into_iter().flatten().filter_map(Value::as_f64);
-    let pauses: Vec<String> = pauses.map(|pause| whole_span((pause * unit).round() as i64)).collect();
+    let pauses: Vec<String> =
+        pauses.map(|pause| whole_span((pause * unit).round() as i64)).collect();
     match retry["max_attempts"].as_u64() {
         Some(1) => "none (one attempt)".to_owned(),
         _ => format!("{} attempts, pauses {}", text_of(retry, "max_attempts"), pauses.join(", ")),
@@ -289,7 +320,8 @@ fn latest(context: &Context, cue: &Value) -> String {
     let line = |run: &Value| {
         let scheduled = context.output.times.instant(&text_of(run, "scheduled_for"));
         let (id, status) = (context.output.id(&text_of(run, "id")), text_of(run, "status"));
-        let reason = if status == "failed" { cut(&result_or_wait(run), MAX_REASON) } else { String::new() };
+        let reason =
+            if status == "failed" { cut(&result_or_wait(run), MAX_REASON) } else { String::new() };
         format!("{id}  {scheduled}  {status}  {reason}").trim_end().to_owned()
     };
     let runs = cue["executions"].as_array().into_iter().flatten();
@@ -299,14 +331,17 @@ fn latest(context: &Context, cue: &Value) -> String {
 /// A cue that will not run by its schedule has no next run: a person reads why.
 fn print_next_runs(call: &Call<'_>, answer: &ApiResponse) -> Result<(), CliError> {
     let (context, has_runs) = (call.context, answer.value()?["upcoming"] != json!([]));
-    let Some(found) = call.cue.as_ref().filter(|_| !has_runs && !context.output.format.is_for_programs())
+    let Some(found) =
+        call.cue.as_ref().filter(|_| !has_runs && !context.output.format.is_for_programs())
     else {
         return print_next(call, answer);
     };
     let cue = change::fetch(context, found)?;
     let (id, name) = (text_of(&cue, "id"), printable(&text_of(&cue, "name")));
     context.output.note(&match text_of(&cue, "status") {
-        status if status == "paused" => format!("{name} is paused: cued cue resume {}", short_id(&id)),
+        status if status == "paused" => {
+            format!("{name} is paused: cued cue resume {}", short_id(&id))
+        }
         status => format!("{name} has no more runs: it is {status}"),
     })
 }
@@ -327,9 +362,9 @@ fn change_status(call: &Call<'_>, action: &'static str) -> Result<(), CliError> 
             }
         }
         let answer = context.send(&ApiRequest::patch(cue.path()).json(json!({ "status": to })))?;
-        return context
-            .output
-            .done(&answer, "id", |cue| format!("{done} {}{}", label_of(cue), next_run(context, cue)));
+        return context.output.done(&answer, "id", |cue| {
+            format!("{done} {}{}", label_of(cue), next_run(context, cue))
+        });
     }
     let mut body = json!({ "action": action, "ids": ids(&cues) });
     if call.is_set("all") {
@@ -339,8 +374,10 @@ fn change_status(call: &Call<'_>, action: &'static str) -> Result<(), CliError> 
         let request = tags.iter().fold(request, |request, tag| request.query("tag", *tag));
         let total = context.fetch(&request)?.value()?["total"].as_i64().unwrap_or(0);
         if total > 0 {
-            let with = if tags.is_empty() { String::new() } else { format!(" with {}", tags.join(", ")) };
-            context.confirm(&format!("{title} all {}{with}?", count(total, &format!("{from} cue"))))?;
+            let with =
+                if tags.is_empty() { String::new() } else { format!(" with {}", tags.join(", ")) };
+            context
+                .confirm(&format!("{title} all {}{with}?", count(total, &format!("{from} cue"))))?;
         }
         body = json!({ "action": action, "expected": total, "filter": { "status": from } });
         if !tags.is_empty() {
@@ -382,7 +419,10 @@ pub fn fire(call: &Call<'_>) -> Result<(), CliError> {
     let request = ApiRequest::post(format!("{}/fire", cue.path())).json(body).idempotent();
     if call.is_set("wait") && !context.is_curl() {
         let run = context.send(&request)?.value()?;
-        return print_end(context, &until_ended(context, &run, "execution_id", call.get("timeout"))?);
+        return print_end(
+            context,
+            &until_ended(context, &run, "execution_id", call.get("timeout"))?,
+        );
     }
     let answer = context.send(&request)?;
     output.object(&answer, "execution_id", |run| {
@@ -420,13 +460,16 @@ fn question(context: &Context, cues: &[FoundCue]) -> Result<String, CliError> {
         let mut named = json!({ "id": cue["id"], "name": text_of(&cue, "name") });
         if let Some(width) = context.output.styles.width {
             // A name without blanks cannot be folded.
-            named["name"] = cut(&printable(&text_of(&cue, "name")), (width / 2).max(MIN_WIDTH)).into();
+            named["name"] =
+                cut(&printable(&text_of(&cue, "name")), (width / 2).max(MIN_WIDTH)).into();
         }
         described.push(format!("{}, {}, with {runs}", label_of(&named), text_of(&cue, "status")));
     }
     Ok(match described.as_slice() {
         [cue] => format!("Delete {cue}?"),
-        cues => format!("These {} cues are deleted:\n  {}\nDelete them?", cues.len(), cues.join("\n  ")),
+        cues => {
+            format!("These {} cues are deleted:\n  {}\nDelete them?", cues.len(), cues.join("\n  "))
+        }
     })
 }
 
@@ -443,7 +486,12 @@ fn ids(cues: &[FoundCue]) -> Value {
 }
 
 /// Prints a line for each cue; of all cues their number and the refused ones.
-fn report(context: &Context, done: &str, answer: &ApiResponse, cues: &[FoundCue]) -> Result<(), CliError> {
+fn report(
+    context: &Context,
+    done: &str,
+    answer: &ApiResponse,
+    cues: &[FoundCue],
+) -> Result<(), CliError> {
     let value = answer.value()?;
     let array = |field: &str| value[field].as_array().into_iter().flatten();
     // A deletion skips the cues that do not exist.
@@ -455,10 +503,14 @@ fn report(context: &Context, done: &str, answer: &ApiResponse, cues: &[FoundCue]
         Format::Table | Format::Wide => {
             changed().try_for_each(|cue| print_line(&format!("{done} {}", cue.label())))?;
             if cues.is_empty() {
-                print_line(&format!("{done} {}", count(value["done"].as_i64().unwrap_or(0), "cue")))?;
+                print_line(&format!(
+                    "{done} {}",
+                    count(value["done"].as_i64().unwrap_or(0), "cue")
+                ))?;
             }
             for it in &faults {
-                let label = cues.iter().find(|cue| it["id"] == cue.id.as_str()).map(FoundCue::label);
+                let label =
+                    cues.iter().find(|cue| it["id"] == cue.id.as_str()).map(FoundCue::label);
                 let label = label.unwrap_or_else(|| text_of(it, "id"));
                 print_line(&format!("refused {label}: {}", printable(&text_of(it, "message"))))?;
             }
@@ -466,7 +518,8 @@ fn report(context: &Context, done: &str, answer: &ApiResponse, cues: &[FoundCue]
         Format::Id => changed().try_for_each(|cue| print_line(&cue.id))?,
         _ => context.output.object(answer, "", |_| Vec::new())?,
     }
-    let matched = if cues.is_empty() { value["matched"].to_string() } else { cues.len().to_string() };
+    let matched =
+        if cues.is_empty() { value["matched"].to_string() } else { cues.len().to_string() };
     let message = match faults.len() {
         0 => return Ok(()),
         1 => format!("1 of {matched} cues was refused"),

@@ -19,7 +19,8 @@ fn settable() -> impl Iterator<Item = Arg> {
     flags.map(|arg| if arg.get_id() == "tz" { arg.help(ZONE) } else { arg })
 }
 
-const ZONE: &str = "Time zone of the schedule, such as Europe/Berlin or Berlin [default: that of the cue]";
+const ZONE: &str =
+    "Time zone of the schedule, such as Europe/Berlin or Berlin [default: that of the cue]";
 
 pub fn cue_set() -> Entry {
     entry(
@@ -42,17 +43,23 @@ fn arguments() -> Vec<(Arg, Part)> {
 
 fn set(call: &Call<'_>) -> Result<(), CliError> {
     let (texts, Some(found)) = (call.texts("fields"), &call.cue) else { return Ok(()) };
-    let is_part =
-        ["header", "task", "flow-key", "parallelism", "per-minute"].iter().any(|flag| call.is_given(flag));
+    let is_part = ["header", "task", "flow-key", "parallelism", "per-minute"]
+        .iter()
+        .any(|flag| call.is_given(flag));
     let needs_cue =
         is_part || texts.iter().any(|text| WHOLE.iter().any(|(field, _)| text.starts_with(field)));
     let cue = if needs_cue { fetch(call.context, found)? } else { Value::Null };
-    let flags = merged(flags::body(call)?, &cue, call.text("task").filter(|_| !call.is_given("payload")));
+    let flags =
+        merged(flags::body(call)?, &cue, call.text("task").filter(|_| !call.is_given("payload")));
     let patch = patch(&cue, flags, &texts).map_err(|error| {
-        let unquoted: Vec<&str> = texts.iter().copied().filter(|text| !text.contains('=')).collect();
+        let unquoted: Vec<&str> =
+            texts.iter().copied().filter(|text| !text.contains('=')).collect();
         let flag = ["cron", "at", "every"].into_iter().find(|flag| call.is_given(flag));
         flag.filter(|_| !unquoted.is_empty()).map_or(error, |flag| {
-            usage(in_quotes(flag, &[&[call.text(flag).unwrap_or_default()][..], &unquoted].concat()))
+            usage(in_quotes(
+                flag,
+                &[&[call.text(flag).unwrap_or_default()][..], &unquoted].concat(),
+            ))
         })
     })?;
     if patch == json!({}) {
@@ -88,7 +95,8 @@ pub fn merged(mut fields: Value, cue: &Value, task: Option<&str>) -> Value {
 
 /// Fields that the API replaces as a whole, with the number of their names. Their entries change one by one, so the
 /// other ones are sent with them.
-const WHOLE: [(&str, usize); 3] = [("payload.", 1), ("callback.headers.", 2), ("callback.flow.", 2)];
+const WHOLE: [(&str, usize); 3] =
+    [("payload.", 1), ("callback.headers.", 2), ("callback.flow.", 2)];
 
 /// Adds assignments to the change that flags make.
 fn patch(cue: &Value, flags: Value, assignments: &[&str]) -> Result<Value, CliError> {
@@ -96,7 +104,8 @@ fn patch(cue: &Value, flags: Value, assignments: &[&str]) -> Result<Value, CliEr
     for text in assignments {
         let no_value = || usage(format!("{text:?} has no value; an example is name=nightly"));
         let (field, value) = text.split_once('=').ok_or_else(no_value)?;
-        let whole = WHOLE.iter().find(|(whole, _)| field.starts_with(whole)).map_or(0, |(_, names)| *names);
+        let whole =
+            WHOLE.iter().find(|(whole, _)| field.starts_with(whole)).map_or(0, |(_, names)| *names);
         // The name of a header field may have dots.
         let path: Vec<&str> = field.splitn(if whole == 2 { 3 } else { usize::MAX }, '.').collect();
         let [around @ .., name] = path.as_slice() else { return Err(no_value()) };
@@ -135,8 +144,13 @@ fn value_of(field: &str, text: &str) -> Result<Value, CliError> {
     let is_short = ["schedule.cron", "name", "status"].contains(&field);
     let read = if is_short { text.to_owned() } else { input::text(field, text)? };
     // The end of the line of a file is no part of a value.
-    let read = if read.len() == text.len() { read } else { read.trim_end_matches(['\n', '\r']).to_owned() };
-    let is_text = TEXT_FIELDS.split(' ').any(|text| text == field) || field.starts_with("callback.headers.");
+    let read = if read.len() == text.len() {
+        read
+    } else {
+        read.trim_end_matches(['\n', '\r']).to_owned()
+    };
+    let is_text =
+        TEXT_FIELDS.split(' ').any(|text| text == field) || field.starts_with("callback.headers.");
     let is_list = field == "tags";
     Ok(match serde_json::from_str::<Value>(&read) {
         Ok(value) if is_list && (value.is_array() || value.is_null()) => value,
@@ -167,7 +181,11 @@ mod tests {
                 json!({"callback": {"headers": {"B": "3", "X-A": "1"},
                                     "flow": {"per_minute": 9, "key": "k", "parallelism": 2}}}),
             ),
-            (json!({"payload": {"task": "t"}}), Some("t"), json!({"payload": {"a": 1, "task": "t"}})),
+            (
+                json!({"payload": {"task": "t"}}),
+                Some("t"),
+                json!({"payload": {"a": 1, "task": "t"}}),
+            ),
         ] {
             assert_eq!(merged(fields, &cue, task), expected);
         }
@@ -188,7 +206,10 @@ mod tests {
             (&["tags=[\"a\"]"], r#"{"tags":["a"]}"#),
             (&["tags="], r#"{"tags":[]}"#),
             (&["tags=null"], r#"{"tags":null}"#),
-            (&["payload={a: 12345678901234567890123}"], r#"{"payload":{"a":12345678901234567890123}}"#),
+            (
+                &["payload={a: 12345678901234567890123}"],
+                r#"{"payload":{"a":12345678901234567890123}}"#,
+            ),
             (&["payload.a.d=x", "payload.c=null"], r#"{"payload":{"a":{"b":1,"d":"x"}}}"#),
             (
                 &["callback.headers.x-a=9", "callback.headers.X-B=null"],
@@ -198,18 +219,28 @@ mod tests {
                 &["callback.flow.per_minute=9", "callback.flow.key=80"],
                 r#"{"callback":{"flow":{"key":"80","parallelism":2,"per_minute":9}}}"#,
             ),
-            (&["callback.flow=null", "overlap=skip"], r#"{"callback":{"flow":null},"overlap":"skip"}"#),
+            (
+                &["callback.flow=null", "overlap=skip"],
+                r#"{"callback":{"flow":null},"overlap":"skip"}"#,
+            ),
         ] {
             assert_eq!(patch(&cue, json!({}), texts).unwrap().to_string(), expected, "{texts:?}");
         }
-        assert_eq!(patch(&json!({}), json!({}), &["payload.a=1"]).unwrap(), json!({"payload": {"a": 1}}));
+        assert_eq!(
+            patch(&json!({}), json!({}), &["payload.a=1"]).unwrap(),
+            json!({"payload": {"a": 1}})
+        );
         let flags = json!({"name": "x", "schedule": {"cron": "1 * * * *"}});
         let with_flags = patch(&Value::Null, flags.clone(), &["schedule.timezone=UTC"]).unwrap();
         assert_eq!(with_flags["schedule"], json!({"cron": "1 * * * *", "timezone": "UTC"}));
         assert!(patch(&Value::Null, flags, &["name=y"]).is_err(), "twice");
-        for bad in
-            [&["name=a", "name=b"][..], &["schedule=1", "schedule.cron=x"], &["name"], &[".x=1"], &["=1"]]
-        {
+        for bad in [
+            &["name=a", "name=b"][..],
+            &["schedule=1", "schedule.cron=x"],
+            &["name"],
+            &[".x=1"],
+            &["=1"],
+        ] {
             assert!(patch(&Value::Null, json!({}), bad).is_err(), "{bad:?}");
         }
     }

@@ -89,7 +89,8 @@ fn shown(context: &Context, result: &Value) -> String {
     if context.output.is_wide() {
         lines.extend(details(WIDE_LINES, context, result));
     }
-    let body: String = printable_lines(&text_of(result, "response_body")).map(|line| line + "\n").collect();
+    let body: String =
+        printable_lines(&text_of(result, "response_body")).map(|line| line + "\n").collect();
     let gap = if body.is_empty() { "" } else { "\n" };
     let cut = if result["response_truncated"] == true { "(the rest is not shown)\n" } else { "" };
     format!("{}{gap}{body}{cut}", as_text(&lines, &context.output.styles))

@@ -59,8 +59,8 @@ impl ClientAction for Mcp {
         if context.is_curl() {
             return Err(usage("an agent makes many requests: --curl has no command to show"));
         }
-        let tools =
-            tools(self.read_only).ok_or_else(|| cannot("read the description of the API", "damaged"))?;
+        let tools = tools(self.read_only)
+            .ok_or_else(|| cannot("read the description of the API", "damaged"))?;
         if io::stdin().is_terminal() {
             print_note("An MCP client starts this command; Ctrl-D ends it")?;
         }
@@ -82,12 +82,16 @@ fn next_line(input: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
 /// The message of a line; `None` if it is blank.
 fn read(line: &[u8]) -> Result<Option<Value>, RpcError> {
     if line.len() > MAX_MESSAGE {
-        return Err(RpcError::new(INVALID_REQUEST, format!("A message has at most {MAX_MESSAGE} bytes")));
+        return Err(RpcError::new(
+            INVALID_REQUEST,
+            format!("A message has at most {MAX_MESSAGE} bytes"),
+        ));
     }
     if line.trim_ascii().is_empty() {
         return Ok(None);
     }
-    let message = |error| RpcError::new(PARSE_ERROR, format!("A line must be a message in JSON: {error}"));
+    let message =
+        |error| RpcError::new(PARSE_ERROR, format!("A line must be a message in JSON: {error}"));
     serde_json::from_slice(line).map(Some).map_err(message)
 }
 
@@ -125,7 +129,8 @@ impl RpcError {
 
     /// The response with the id of the request, if that is known.
     fn into_response(self, id: Option<&Value>) -> Value {
-        let mut response = json!({"jsonrpc": "2.0", "error": {"code": self.code, "message": self.message}});
+        let mut response =
+            json!({"jsonrpc": "2.0", "error": {"code": self.code, "message": self.message}});
         if let Some(data) = self.data {
             response["error"]["data"] = data;
         }
@@ -141,7 +146,8 @@ impl McpServer<'_> {
     fn serve(&self, input: &mut impl BufRead) -> Result<(), CliError> {
         thread::scope(|scope| -> Result<(), CliError> {
             while self.state.lock().end.is_none() {
-                let line = next_line(input).map_err(|error| cannot("read standard input", error))?;
+                let line =
+                    next_line(input).map_err(|error| cannot("read standard input", error))?;
                 let Some(line) = line else { break };
                 let (messages, is_batch) = match read(&line) {
                     Ok(None) => continue,
@@ -159,7 +165,8 @@ impl McpServer<'_> {
                 }
                 self.begin(&messages);
                 let body = move || self.respond(&messages, is_batch);
-                let thread = thread::Builder::new().name("call".to_owned()).spawn_scoped(scope, body);
+                let thread =
+                    thread::Builder::new().name("call".to_owned()).spawn_scoped(scope, body);
                 thread.map_err(|error| cannot("start a thread", error))?;
             }
             Ok(())
@@ -172,7 +179,9 @@ impl McpServer<'_> {
         while state.calls.len() >= MAX_CALLS {
             state = self.ended.wait(state);
         }
-        state.calls.extend(messages.iter().filter(|it| is_call(it)).map(|it| (it["id"].clone(), false)));
+        state
+            .calls
+            .extend(messages.iter().filter(|it| is_call(it)).map(|it| (it["id"].clone(), false)));
     }
 
     /// Ends a call. Returns `false` if the client has cancelled it, and expects no response.
@@ -209,7 +218,11 @@ impl McpServer<'_> {
     /// What a call has done stays; only its response is left out.
     fn note_cancellation(&self, id: &Value) {
         let mut state = self.state.lock();
-        state.calls.iter_mut().filter(|(it, _)| it == id).for_each(|(_, is_cancelled)| *is_cancelled = true);
+        state
+            .calls
+            .iter_mut()
+            .filter(|(it, _)| it == id)
+            .for_each(|(_, is_cancelled)| *is_cancelled = true);
     }
 
     fn respond_to_message(&self, message: &Value) -> Option<Value> {
@@ -246,9 +259,13 @@ impl McpServer<'_> {
         if let Some(requested) = version.filter(|version| *version != STATELESS) {
             let data = json!({"supported": [STATELESS], "requested": requested});
             let message = "Unsupported protocol version";
-            return Err(RpcError { data: Some(data), ..RpcError::new(UNSUPPORTED_VERSION, message) });
+            return Err(RpcError {
+                data: Some(data),
+                ..RpcError::new(UNSUPPORTED_VERSION, message)
+            });
         }
-        let information = json!({"name": "cued", "title": "cued", "version": env!("CARGO_PKG_VERSION")});
+        let information =
+            json!({"name": "cued", "title": "cued", "version": env!("CARGO_PKG_VERSION")});
         let capabilities = json!({"tools": {}});
         let mut result = match method {
             "initialize" => json!({
@@ -263,7 +280,12 @@ impl McpServer<'_> {
                 json!({"tools": self.tools.iter().map(|tool| &tool.definition).collect::<Vec<_>>()})
             }
             "tools/call" => self.call(params)?,
-            _ => return Err(RpcError::new(METHOD_NOT_FOUND, format!("There is no method {method:?}"))),
+            _ => {
+                return Err(RpcError::new(
+                    METHOD_NOT_FOUND,
+                    format!("There is no method {method:?}"),
+                ));
+            }
         };
         if version.is_some() || method == "server/discover" {
             result["resultType"] = "complete".into();

@@ -58,7 +58,8 @@ const WORDS: [(&str, &str); 7] = [
 ];
 
 /// Parts of sentences that an agent without a shell and a browser cannot follow.
-const NO_TOOL: [&str; 7] = ["`cued ", "/v1/", "API reference", "See ", "`detail`", "--url", "--profile"];
+const NO_TOOL: [&str; 7] =
+    ["`cued ", "/v1/", "API reference", "See ", "`detail`", "--url", "--profile"];
 
 /// Whom an error of the connection or of the key concerns.
 const ASK: &str = "; ask the user, who has set this MCP server up";
@@ -102,7 +103,8 @@ fn resolved(document: &Value, part: &Value) -> Value {
                 let target = document.pointer(target.trim_start_matches('#'));
                 return target.map_or(Value::Null, |target| resolved(document, target));
             }
-            let fields = fields.iter().map(|(name, value)| (name.clone(), resolved(document, value)));
+            let fields =
+                fields.iter().map(|(name, value)| (name.clone(), resolved(document, value)));
             fields.collect::<Map<_, _>>().into()
         }
         Value::Array(parts) => parts.iter().map(|part| resolved(document, part)).collect(),
@@ -115,7 +117,9 @@ impl Tool {
         let (method, path, operation) = find(document, name)?;
         let (mut properties, mut required) = (Map::new(), Vec::new());
         let (mut query, mut headers) = (Vec::new(), Vec::new());
-        for parameter in resolved(document, &operation["parameters"]).as_array().into_iter().flatten() {
+        for parameter in
+            resolved(document, &operation["parameters"]).as_array().into_iter().flatten()
+        {
             let name = parameter["name"].as_str()?;
             match parameter["in"].as_str()? {
                 // A tool sends a request once.
@@ -131,7 +135,8 @@ impl Tool {
             schema["description"] = parameter["description"].clone();
             properties.insert(name.to_owned(), schema);
         }
-        let body = resolved(document, &operation["requestBody"]["content"]["application/json"]["schema"]);
+        let body =
+            resolved(document, &operation["requestBody"]["content"]["application/json"]["schema"]);
         properties.extend(body["properties"].as_object().cloned().unwrap_or_default());
         required.extend(body["required"].as_array().cloned().unwrap_or_default());
         let (title, text) = (operation["summary"].as_str()?, operation["description"].as_str()?);
@@ -145,7 +150,14 @@ impl Tool {
                 "type": "object", "properties": properties, "required": required, "additionalProperties": false,
             },
         });
-        Some(Self { definition, method, path: path.to_owned(), query, headers, has_body: body.is_object() })
+        Some(Self {
+            definition,
+            method,
+            path: path.to_owned(),
+            query,
+            headers,
+            has_body: body.is_object(),
+        })
     }
 
     /// The result of a call. What goes wrong is a result too, so that the model reads it.
@@ -161,8 +173,9 @@ impl Tool {
                 let whole = text.len();
                 let end = (0..=MAX_RESULT).rev().find(|end| text.is_char_boundary(*end));
                 text.truncate(end.unwrap_or_default());
-                let note =
-                    format!("The result has {whole} bytes. It begins as follows; ask for less to read all.");
+                let note = format!(
+                    "The result has {whole} bytes. It begins as follows; ask for less to read all."
+                );
                 json!({"content": [{"type": "text", "text": note}, {"type": "text", "text": text}]})
             }
             Err(CliError::Client(error)) if error.code() == NOTHING_TO_CLAIM => {
@@ -183,7 +196,8 @@ impl Tool {
         context.check_key()?;
         // The client of MCP gives up a call that waits: the agent decides about a repetition.
         let response = context.client.send_once(&request);
-        let response = response.map_err(|error| reworded(error.into(), &context.target, &|_| None))?;
+        let response =
+            response.map_err(|error| reworded(error.into(), &context.target, &|_| None))?;
         let mut content = if response.body.is_empty() { Value::Null } else { response.value()? };
         hide(&mut content);
         Ok(content)
@@ -192,7 +206,8 @@ impl Tool {
     fn request(&self, arguments: &Value) -> Result<ApiRequest, CliError> {
         let known = &self.definition["inputSchema"]["properties"];
         let known = || known.as_object().into_iter().flatten().map(|(name, _)| name.as_str());
-        let (mut query, mut headers, mut body) = (Serializer::new(String::new()), Vec::new(), Map::new());
+        let (mut query, mut headers, mut body) =
+            (Serializer::new(String::new()), Vec::new(), Map::new());
         for (name, value) in arguments.as_object().into_iter().flatten() {
             if !known().any(|known| known == name) {
                 let all = || known().collect::<Vec<_>>().join(", ");

@@ -10,8 +10,8 @@ use jiff::SignedDuration;
 use serde_json::{Value, json};
 
 use crate::cli::client::command::{
-    Call, Columns, Entry, Form, Lines, Part, TAG_HELP, View, Work, cue_filter, details, entry, flag, moment,
-    number, own, place, run_id, switch, table, tag_filter, tag_flag,
+    Call, Columns, Entry, Form, Lines, Part, TAG_HELP, View, Work, cue_filter, details, entry,
+    flag, moment, number, own, place, run_id, switch, table, tag_filter, tag_flag,
 };
 use crate::cli::client::context::Context;
 use crate::cli::client::live_output::end_on_signals;
@@ -45,7 +45,11 @@ const COLUMNS: Columns = &[
 /// their time has seconds.
 const ATTEMPTS: Columns = &[
     ("ATTEMPT", Form::Text("attempt"), ColumnRule::Always),
-    ("STARTED", Form::Cell(|context, attempt| started(context, attempt).into()), ColumnRule::Always),
+    (
+        "STARTED",
+        Form::Cell(|context, attempt| started(context, attempt).into()),
+        ColumnRule::Always,
+    ),
     ("TOOK", Form::Millis("duration_ms"), ColumnRule::Always),
     ("RESULT", Form::Cell(|_, attempt| attempt_result(attempt)), ColumnRule::Always),
     ("HTTP", Form::Text("http_status"), ColumnRule::WithValue),
@@ -56,8 +60,10 @@ const ATTEMPTS: Columns = &[
 ];
 
 pub fn entries() -> Vec<Entry> {
-    let attempt = number("attempt", u32::MAX, "Number of the attempt, from 1 [default: the latest]");
-    let timeout = flag("timeout", "SPAN", "Give up after this time, such as 90s, 5m, 2h [default: never]");
+    let attempt =
+        number("attempt", u32::MAX, "Number of the attempt, from 1 [default: the latest]");
+    let timeout =
+        flag("timeout", "SPAN", "Give up after this time, such as 90s, 5m, 2h [default: never]");
     vec![
         list(),
         entry(
@@ -117,7 +123,8 @@ pub fn entries() -> Vec<Entry> {
 }
 
 fn list() -> Entry {
-    let states = "Only in these states: pending, delivering, retrying, success, failed; several with commas";
+    let states =
+        "Only in these states: pending, delivering, retrying, success, failed; several with commas";
     let since = "Only created since then: a time span until now (2h), a date or an instant";
     let trigger = "Only with this trigger: schedule, manual_fire ('fired by hand') or replay";
     let cause = "Only with this cause of the last failure, such as timeout, status_5xx or expired";
@@ -161,12 +168,19 @@ fn verify_entry() -> Entry {
 }
 
 fn replay_arguments() -> [(Arg, Part); 8] {
-    let runs = place("runs", "RUN", "Ids of runs, or at least 8 characters of the beginning or end of each");
-    let failed =
-        "Replay all failed runs that match the other flags, oldest first; cancelled ones are left out";
+    let runs = place(
+        "runs",
+        "RUN",
+        "Ids of runs, or at least 8 characters of the beginning or end of each",
+    );
+    let failed = "Replay all failed runs that match the other flags, oldest first; cancelled ones are left out";
     let since = "Only created since then: a time span until now (1h), a date or an instant";
     let cause = "Only with this cause of the failure, such as timeout or status_5xx";
-    let runs = runs.required(false).num_args(1..).required_unless_present("failed").conflicts_with("failed");
+    let runs = runs
+        .required(false)
+        .num_args(1..)
+        .required_unless_present("failed")
+        .conflicts_with("failed");
     [
         runs,
         switch("failed", failed),
@@ -220,7 +234,8 @@ fn wait_of(run: &Value) -> String {
 fn result_of(object: &Value) -> String {
     let (status, message) = (text_of(object, "http_status"), message_of(object));
     // A worker's success has neither a status nor a cause nor a message.
-    let [cause, outcome] = ["cause", "outcome_state"].map(|field| in_words(&text_of(object, field)));
+    let [cause, outcome] =
+        ["cause", "outcome_state"].map(|field| in_words(&text_of(object, field)));
     let text = [status, cause, message, outcome].into_iter().find(|text| !text.is_empty());
     last_line(&text.unwrap_or_default())
 }
@@ -238,7 +253,11 @@ fn verify(call: &Call<'_>) -> Result<(), CliError> {
     };
     let answer = call.context.send(&request)?;
     let sentence = |verdict: &Value| {
-        format!("run {}: {}", call.context.output.id(id), in_words(&text_of(verdict, "outcome_state")))
+        format!(
+            "run {}: {}",
+            call.context.output.id(id),
+            in_words(&text_of(verdict, "outcome_state"))
+        )
     };
     call.context.output.done(&answer, "execution_id", sentence)
 }
@@ -256,10 +275,15 @@ fn print_attempts(call: &Call<'_>, answer: &ApiResponse) -> Result<(), CliError>
         if headers.is_empty() && body.is_empty() {
             continue;
         }
-        let title = format!("attempt {}: {}", text_of(&attempt, "attempt"), printable(&result_of(&attempt)));
+        let title = format!(
+            "attempt {}: {}",
+            text_of(&attempt, "attempt"),
+            printable(&result_of(&attempt))
+        );
         let title = context.output.styles.paint(&title, Style::Title);
         let gap = if headers.is_empty() || body.is_empty() { "" } else { "\n" };
-        let cut = if attempt["response_truncated"] == true { "(the rest is not kept)\n" } else { "" };
+        let cut =
+            if attempt["response_truncated"] == true { "(the rest is not kept)\n" } else { "" };
         text.push_str(&format!("\n{title}\n{headers}{gap}{}{cut}", lines_of(&body)));
     }
     print(&text)
@@ -274,7 +298,8 @@ fn print_request(call: &Call<'_>, answer: &ApiResponse) -> Result<(), CliError> 
     let sent = answer.value()?;
     let first = lines_of(&format!("{} {}", text_of(&sent, "method"), text_of(&sent, "url")));
     let first = output.styles.paint(first.trim_end(), Style::Title);
-    let body = sent["body"].as_str().map(|body| format!("\n{}", lines_of(body))).unwrap_or_default();
+    let body =
+        sent["body"].as_str().map(|body| format!("\n{}", lines_of(body))).unwrap_or_default();
     print(&format!("{first}\n{}{body}", lines_of(&headers(&sent["headers"]))))?;
     match text_of(&sent, "why") {
         why if why.is_empty() => Ok(()),
@@ -325,7 +350,11 @@ pub fn until_ended(
     let clock = context.client.clock();
     let deadline = timeout.map(|timeout| clock.monotonic().saturating_add(timeout.unsigned_abs()));
     let mut stream = match context.open_stream(request(Some(END_TYPES), Some(&cue_id)), deadline) {
-        Err(CliError::Client(ClientError::Refused(refused))) if refused.code == "too_many_streams" => None,
+        Err(CliError::Client(ClientError::Refused(refused)))
+            if refused.code == "too_many_streams" =>
+        {
+            None
+        }
         stream => Some(stream?),
     };
     loop {
@@ -339,7 +368,8 @@ pub fn until_ended(
         let may_go_on = match &mut stream {
             Some(stream) => next_end(context, stream, &id)?,
             None => {
-                let left = deadline.map_or(READ_INTERVAL, |at| at.saturating_sub(clock.monotonic()));
+                let left =
+                    deadline.map_or(READ_INTERVAL, |at| at.saturating_sub(clock.monotonic()));
                 context.client.pause(left.min(READ_INTERVAL));
                 !left.is_zero()
             }
@@ -361,11 +391,15 @@ fn next_end(context: &Context, stream: &mut EventStream<'_>, id: &str) -> Result
                 context.output.note(&format!("connection lost ({reason}); connecting again"))?;
             }
             // A burst stands for events of any run, as a reset does.
-            StreamItem::Event(event) if matches!(&*event.event, "burst" | "cue.deleted" | "reset") => {
+            StreamItem::Event(event)
+                if matches!(&*event.event, "burst" | "cue.deleted" | "reset") =>
+            {
                 return Ok(true);
             }
             StreamItem::Event(event) => {
-                if serde_json::from_str::<Value>(&event.data).is_ok_and(|data| data["execution_id"] == *id) {
+                if serde_json::from_str::<Value>(&event.data)
+                    .is_ok_and(|data| data["execution_id"] == *id)
+                {
                     return Ok(true);
                 }
             }
@@ -389,7 +423,10 @@ pub fn print_end(context: &Context, answer: &ApiResponse) -> Result<(), CliError
         "" => format!("failed: {}", in_words(&text_of(&run, "cause"))),
         _ => format!("failed: {reason}"),
     };
-    Err(CliError::WaitedFailed(format!("the run {} {word}", context.output.id(&text_of(&run, "id")))))
+    Err(CliError::WaitedFailed(format!(
+        "the run {} {word}",
+        context.output.id(&text_of(&run, "id"))
+    )))
 }
 
 fn run_request(id: &str) -> ApiRequest {

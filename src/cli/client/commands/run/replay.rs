@@ -63,7 +63,8 @@ fn replay_failed(call: &Call<'_>) -> Result<(), CliError> {
         ("since", instant("since")?.map(|at| at.to_string())),
         ("until", instant("until")?.map(|at| at.to_string())),
     ];
-    let fields = fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?.into())));
+    let fields =
+        fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?.into())));
     let mut filter = Value::Object(fields.collect());
     let tags = call.texts("tag");
     if !tags.is_empty() {
@@ -90,10 +91,12 @@ fn replay_failed(call: &Call<'_>) -> Result<(), CliError> {
     }
     replay_parts(context, &ids, "failed runs", |left| {
         let mut filter = filter.clone();
-        filter["since"] = left.first().and_then(|id| created_at(id)).map(|at| at.to_string()).into();
+        filter["since"] =
+            left.first().and_then(|id| created_at(id)).map(|at| at.to_string()).into();
         let flags = [("cue", "cue_id"), ("cause", "cause"), ("since", "since"), ("until", "until")];
-        let flags =
-            flags.iter().filter_map(|(flag, field)| Some(format!(" --{flag} {}", filter[*field].as_str()?)));
+        let flags = flags
+            .iter()
+            .filter_map(|(flag, field)| Some(format!(" --{flag} {}", filter[*field].as_str()?)));
         let flags = flags.chain(tags.iter().map(|tag| format!(" --tag {tag}")));
         format!("To replay the rest: cued run replay --failed{}", flags.collect::<String>())
     })
@@ -126,7 +129,10 @@ fn part(ids: &[String]) -> usize {
     if ids.len() <= MAX_IDS {
         return ids.len();
     }
-    (1..=MAX_IDS).rev().find(|end| created_at(&ids[*end]) != created_at(&ids[end - 1])).unwrap_or(MAX_IDS)
+    (1..=MAX_IDS)
+        .rev()
+        .find(|end| created_at(&ids[*end]) != created_at(&ids[end - 1]))
+        .unwrap_or(MAX_IDS)
 }
 
 /// Replays runs by requests one after another. Each is complete, so an end between two of them leaves nothing half
@@ -145,7 +151,8 @@ fn replay_parts(
         let progress = format!("{done} of {} {noun}", ids.len());
         bar.show(done as u64, ids.len() as u64, &progress);
         if interrupt.is_requested() && done > 0 {
-            result = Err(CliError::Interrupted(format!("interrupted after {progress}. {}", rest(left))));
+            result =
+                Err(CliError::Interrupted(format!("interrupted after {progress}. {}", rest(left))));
             break;
         }
         let (now, later) = left.split_at(part(left));
@@ -168,7 +175,8 @@ fn replay_parts(
     let skipped = all["skipped"].as_array().map_or(&[][..], Vec::as_slice);
     if !context.output.format.is_for_programs() {
         for it in skipped.iter().take(MAX_NAMED) {
-            let line = format!("  {}  {}", context.output.id(&text_of(it, "id")), text_of(it, "code"));
+            let line =
+                format!("  {}  {}", context.output.id(&text_of(it, "id")), text_of(it, "code"));
             context.output.note(&printable(&line))?;
         }
         if skipped.len() > MAX_NAMED {
@@ -179,7 +187,9 @@ fn replay_parts(
     result?;
     match skipped.len() {
         0 => Ok(()),
-        _ if all["replayed"] == 0 && skipped.iter().all(|it| it["code"] == "execution_not_found") => {
+        _ if all["replayed"] == 0
+            && skipped.iter().all(|it| it["code"] == "execution_not_found") =>
+        {
             Err(not_found("no such run; nothing was replayed"))
         }
         number => Err(refused(format!("{number} of {} were not replayed", all["matched"]))),
@@ -208,7 +218,8 @@ fn print_result(context: &Context, result: &Value, sentence: &str) -> Result<(),
         Format::Json | Format::Jsonl => print_line(&result.to_string()),
         Format::Yaml => print(&yaml::ordered(result, &[])),
         Format::Id => {
-            let mut ids = result["execution_ids"].as_array().into_iter().flatten().filter_map(Value::as_str);
+            let mut ids =
+                result["execution_ids"].as_array().into_iter().flatten().filter_map(Value::as_str);
             ids.try_for_each(print_line)
         }
         Format::Table | Format::Wide => print_line(sentence),

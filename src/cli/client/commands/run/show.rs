@@ -74,10 +74,13 @@ pub fn print_run(call: &Call<'_>, answer: &ApiResponse) -> Result<(), CliError> 
 
 /// A run does not say how it reaches its handler; its cue does. The cue may be deleted.
 fn transport_of(context: &Context, cue: &str) -> Result<Value, CliError> {
-    let request = ApiRequest::get(format!("/v1/cues/{}", segment(cue))).query("execution_limit", "1");
+    let request =
+        ApiRequest::get(format!("/v1/cues/{}", segment(cue))).query("execution_limit", "1");
     match context.fetch(&request) {
         Ok(answer) => Ok(answer.value()?["transport"].take()),
-        Err(CliError::Client(ClientError::Refused(refused))) if refused.status == 404 => Ok(Value::Null),
+        Err(CliError::Client(ClientError::Refused(refused))) if refused.status == 404 => {
+            Ok(Value::Null)
+        }
         Err(error) => Err(error),
     }
 }
@@ -94,7 +97,9 @@ fn why_cell(context: &Context, run: &Value) -> Cell {
 
 fn claim(context: &Context, run: &Value) -> Cell {
     match (run["claimed_by_worker"].as_str(), run["claimed_at"].as_str()) {
-        (Some(worker), Some(at)) => format!("{worker}, since {}", context.output.times.instant(at)).into(),
+        (Some(worker), Some(at)) => {
+            format!("{worker}, since {}", context.output.times.instant(at)).into()
+        }
         _ => Cell::default(),
     }
 }
@@ -140,7 +145,9 @@ fn failure_reason(run: &Value, times: &Times) -> String {
             "it waits for its time, or for other deliveries to end".to_owned()
         }
         Some("pending") if attempts > 0 => {
-            format!("worker {worker} lost its claim; no other has claimed the run yet (cued worker list)")
+            format!(
+                "worker {worker} lost its claim; no other has claimed the run yet (cued worker list)"
+            )
         }
         Some("pending") => "no worker has claimed it yet (cued worker list)".to_owned(),
         Some("delivering") if !worker.is_empty() => {
@@ -158,7 +165,10 @@ fn failure_reason(run: &Value, times: &Times) -> String {
             "it was cancelled".to_owned()
         }
         Some("failed") if run["outcome"]["success"] == false => {
-            format!("{} reported a failure", if worker.is_empty() { "its handler" } else { &worker })
+            format!(
+                "{} reported a failure",
+                if worker.is_empty() { "its handler" } else { &worker }
+            )
         }
         Some("failed") if run["cause"] == "expired" => {
             format!("it reached its maximum age after {}", count(attempts, "attempt"))
@@ -168,7 +178,8 @@ fn failure_reason(run: &Value, times: &Times) -> String {
                 1 => "its only attempt failed".to_owned(),
                 _ => format!("{attempts} attempts failed, the last one"),
             };
-            let took = run["duration_ms"].as_i64().map(|millis| format!(" after {}", duration(millis)));
+            let took =
+                run["duration_ms"].as_i64().map(|millis| format!(" after {}", duration(millis)));
             format!("{which}{} ({result})", took.unwrap_or_default())
         }
         Some("failed") if run["error_message"] == LIMIT_EXCEEDED => over_limit(run),
@@ -177,7 +188,10 @@ fn failure_reason(run: &Value, times: &Times) -> String {
             "it was delivered, but nobody reported its result in time".to_owned()
         }
         Some("success") if !run["outcome_due_at"].is_null() => {
-            format!("delivered; no result yet, due at {}", times.instant(&text_of(run, "outcome_due_at")))
+            format!(
+                "delivered; no result yet, due at {}",
+                times.instant(&text_of(run, "outcome_due_at"))
+            )
         }
         _ => String::new(),
     }
@@ -186,7 +200,8 @@ fn failure_reason(run: &Value, times: &Times) -> String {
 /// A run that was not sent because those of the plan were used up, and how the reader lifts the limit.
 fn over_limit(run: &Value) -> String {
     let account = &run["account"];
-    let limit = account["monthly_execution_limit"].as_u64().filter(|limit| *limit < NO_LIMIT.into());
+    let limit =
+        account["monthly_execution_limit"].as_u64().filter(|limit| *limit < NO_LIMIT.into());
     let runs = limit.map(|limit| format!("{limit} ")).unwrap_or_default();
     let remedy = match limit {
         // Without a limit by now there is nothing to lift.
@@ -218,7 +233,10 @@ mod tests {
                 json!({"status": "failed", "attempts": 1, "http_status": 503, "duration_ms": 30_000}),
                 "its only attempt failed after 30.0 s (503)",
             ),
-            (json!({"status": "failed", "outcome": {"success": false}}), "its handler reported a failure"),
+            (
+                json!({"status": "failed", "outcome": {"success": false}}),
+                "its handler reported a failure",
+            ),
             (
                 json!({"status": "failed", "error_message": "over the quota"}),
                 "it was never sent (over the quota)",

@@ -85,7 +85,8 @@ pub fn sign_in(context: &Context, email: Option<&str>, may_open: bool) -> Result
     }
     let answer = context.send(&ApiRequest::post("/v1/auth/device-code").anonymous())?;
     let login = answer.read()?;
-    let mut pending = PendingLogin { context, server: &server, login, is_mailed: false, is_lost: false };
+    let mut pending =
+        PendingLogin { context, server: &server, login, is_mailed: false, is_lost: false };
     match &email {
         Some(email) => pending.submit(email)?,
         None => pending.show_page(may_open && can_ask())?,
@@ -97,10 +98,14 @@ pub fn sign_in(context: &Context, email: Option<&str>, may_open: bool) -> Result
 fn sign_in_dev(context: &Context) -> Result<String, CliError> {
     let begin = ApiRequest::post("/v1/auth/session").json(json!({ "dev": true })).anonymous();
     let session = context.send(&begin)?;
-    let cookie = session.header("set-cookie").and_then(|cookie| cookie.split(';').next()).unwrap_or_default();
+    let cookie = session
+        .header("set-cookie")
+        .and_then(|cookie| cookie.split(';').next())
+        .unwrap_or_default();
     let with_cookie = |request: ApiRequest| {
         // As a page of the server, which alone may use its cookie.
-        let request = request.header("cookie", cookie).header("origin", context.target.url.as_str());
+        let request =
+            request.header("cookie", cookie).header("origin", context.target.url.as_str());
         context.fetch(&request.anonymous())
     };
     let key = with_cookie(ApiRequest::post("/v1/auth/keys").json(json!({ "name": "cued login" })));
@@ -118,8 +123,9 @@ fn confirm_another(context: &Context, accounts: &[String], email: &str) -> Resul
     let is_known = accounts.iter().any(|known| is_same(known, email));
     let Some(first) = accounts.first().filter(|_| !is_known) else { return Ok(()) };
     let (email, first) = (printable(email), printable(first));
-    context
-        .confirm(&format!("{email} is new on this server; its first account is {first}. Create another one?"))
+    context.confirm(&format!(
+        "{email} is new on this server; its first account is {first}. Create another one?"
+    ))
 }
 
 /// Adds an account; `None` if the address has one, or the server admits no more.
@@ -147,7 +153,8 @@ impl PendingLogin<'_> {
     fn show_page(&self, may_open: bool) -> Result<(), CliError> {
         let page = &self.login.verification_url;
         let is_open = may_open && open::open(page);
-        let what = if is_open { "The browser opens this page" } else { "Open this page in a browser" };
+        let what =
+            if is_open { "The browser opens this page" } else { "Open this page in a browser" };
         self.note(&format!("{what} and enter your email address:\n\n  {}\n", printable(page)))?;
         self.note(&format!("It shows the code {}.", printable(&self.login.user_code)))?;
         prompt("Or enter the address here: ").map(drop)
@@ -172,7 +179,9 @@ impl PendingLogin<'_> {
                 self.context.target.url
             ))?;
         } else {
-            self.note(&format!("Open the link in the mail to {recipient} and confirm the code {code}."))?;
+            self.note(&format!(
+                "Open the link in the mail to {recipient} and confirm the code {code}."
+            ))?;
         }
         if self.server.mail != "log" && self.server.registration != "open" {
             self.note(
@@ -248,7 +257,9 @@ impl PendingLogin<'_> {
             None if line.contains('@') => self.submit(line),
             None if line.is_empty() => return Ok(()),
             None => {
-                return self.note("Paste the whole link, which begins with http, or enter an email address.");
+                return self.note(
+                    "Paste the whole link, which begins with http, or enter an email address.",
+                );
             }
         };
         match result {
@@ -274,7 +285,9 @@ impl PendingLogin<'_> {
 /// The lines that the person enters from now on, while the command does something else.
 fn lines() -> Receiver<String> {
     let (sender, receiver) = sync_channel(1);
-    thread::spawn(move || io::stdin().lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
+    thread::spawn(move || {
+        io::stdin().lines().map_while(Result::ok).try_for_each(|line| sender.send(line))
+    });
     receiver
 }
 
@@ -287,7 +300,8 @@ fn login_link(line: &str) -> Option<(String, String)> {
     let start = line.find("http://").or_else(|| line.find("https://"))?;
     let link = line[start..].split(|char: char| char.is_whitespace() || char == '"').next()?;
     let url = Url::parse(link).ok()?;
-    let value =
-        |name: &str| url.query_pairs().find(|(key, _)| key == name).map(|(_, value)| value.into_owned());
+    let value = |name: &str| {
+        url.query_pairs().find(|(key, _)| key == name).map(|(_, value)| value.into_owned())
+    };
     Some((value("token")?, value("user_code")?))
 }

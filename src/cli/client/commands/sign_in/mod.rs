@@ -13,21 +13,25 @@ use serde_json::Value;
 
 use crate::cli::client::command::{Call, ClientAction, Form, Lines, details};
 use crate::cli::client::commands::account::{plan, quota, runs};
-use crate::cli::client::context::{ClientArgs, Context, ask, can_ask, credentials_path, environment, prompt};
+use crate::cli::client::context::{
+    ClientArgs, Context, ask, can_ask, credentials_path, environment, prompt,
+};
 use crate::cli::error::{CliError, cannot, failed, usage};
 use crate::cli::input;
 use crate::cli::output::table::text_of;
 use crate::cli::output::{List, print_line};
 use crate::cli::printable::printable;
 use crate::client::credentials::{
-    ConnectionChoice, Credentials, DEFAULT_PROFILE, KEY_VARIABLES, Profile, Target, host_of, normal_url,
+    ConnectionChoice, Credentials, DEFAULT_PROFILE, KEY_VARIABLES, Profile, Target, host_of,
+    normal_url,
 };
 use crate::client::request::{ApiRequest, ApiResponse, ClientError, segment};
 use crate::domain::account::credentials::may_contain_secret;
 
 /// The id of the key that a command uses; `None` if the server does not mark it.
 fn own_key_id(context: &Context) -> Result<Option<String>, CliError> {
-    let keys = List::from_response(&context.fetch(&ApiRequest::get("/v1/auth/keys"))?, "keys")?.items;
+    let keys =
+        List::from_response(&context.fetch(&ApiRequest::get("/v1/auth/keys"))?, "keys")?.items;
     Ok(keys.iter().find(|key| key["current"] == true).map(|key| text_of(key, "id")))
 }
 
@@ -71,11 +75,14 @@ impl ClientAction for Login {
             profile: named.clone().filter(|name| credentials.profiles.contains_key(name)),
         };
         let env = |name: &str| {
-            environment(name)
-                .filter(|_| name.ends_with("URL") || name.ends_with("BASE") || name.ends_with("_CA"))
+            environment(name).filter(|_| {
+                name.ends_with("URL") || name.ends_with("BASE") || name.ends_with("_CA")
+            })
         };
-        let found = Target::resolve(&chosen, &env, &credentials, &path).map_err(ClientError::from)?;
-        let profile = named.or(found.profile).unwrap_or_else(|| free_profile(&credentials, &found.url));
+        let found =
+            Target::resolve(&chosen, &env, &credentials, &path).map_err(ClientError::from)?;
+        let profile =
+            named.or(found.profile).unwrap_or_else(|| free_profile(&credentials, &found.url));
         // Later commands may run in another folder.
         let ca = args.ca.clone().or(found.ca).map(|ca| std::path::absolute(&ca).unwrap_or(ca));
         Ok(Target { url: found.url, key: None, profile: Some(profile), key_variable: None, ca })
@@ -95,8 +102,11 @@ impl ClientAction for Login {
 
 /// The name of a profile for a server that has none: the usual one, or the host if that is another server's.
 fn free_profile(credentials: &Credentials, url: &str) -> String {
-    let name =
-        if credentials.profiles.contains_key(DEFAULT_PROFILE) { host_of(url) } else { DEFAULT_PROFILE };
+    let name = if credentials.profiles.contains_key(DEFAULT_PROFILE) {
+        host_of(url)
+    } else {
+        DEFAULT_PROFILE
+    };
     name.to_owned()
 }
 
@@ -104,8 +114,13 @@ fn free_profile(credentials: &Credentials, url: &str) -> String {
 fn finish(context: &Context, api_key: String, is_entered: bool) -> Result<(), CliError> {
     let signed_in = context.at(Target { key: Some(api_key.clone()), ..context.target.clone() })?;
     let me = signed_in.send(&ApiRequest::get("/v1/auth/me")).map_err(|error| match error {
-        CliError::Client(ClientError::Refused(mut refused)) if is_entered && refused.status == 401 => {
-            refused.say(format!("{} does not accept the API key that was entered", context.target.url));
+        CliError::Client(ClientError::Refused(mut refused))
+            if is_entered && refused.status == 401 =>
+        {
+            refused.say(format!(
+                "{} does not accept the API key that was entered",
+                context.target.url
+            ));
             CliError::Client(ClientError::Refused(refused))
         }
         error => error,
@@ -121,8 +136,12 @@ fn finish(context: &Context, api_key: String, is_entered: bool) -> Result<(), Cl
         context.output.note(&format!("{name} is set, and counts before this profile: unset it"))?;
     }
     let (url, email) = (profile.url, printable(&profile.email));
-    context.output.done(&me, "id", |_| format!("Signed in to {url} as {email} (profile {name})."))?;
-    if let (Some(before), true) = (before.filter(|before| *before != name), current.as_ref() == Some(&name)) {
+    context
+        .output
+        .done(&me, "id", |_| format!("Signed in to {url} as {email} (profile {name})."))?;
+    if let (Some(before), true) =
+        (before.filter(|before| *before != name), current.as_ref() == Some(&name))
+    {
         let line = format!("Commands now use profile {name}; for the other: --profile {before}");
         return context.output.note(&line);
     }
@@ -148,14 +167,16 @@ fn store(
     let stored = Credentials::update(&credentials_path()?, |credentials| {
         let replaced = credentials.profiles.insert(name.to_owned(), profile.clone());
         // The next command must not go to another server than the one before.
-        let before = credentials.current.clone().filter(|name| credentials.profiles.contains_key(name));
+        let before =
+            credentials.current.clone().filter(|name| credentials.profiles.contains_key(name));
         if !is_named || before.is_none() {
             credentials.current = Some(name.to_owned());
         }
         (replaced, (before, credentials.current.clone()))
     });
     let (replaced, profiles) = stored.map_err(|error| {
-        let advice = "the key was not stored, and is still valid: revoke it with `cued account keys revoke`";
+        let advice =
+            "the key was not stored, and is still valid: revoke it with `cued account keys revoke`";
         failed(format!("{error}; {advice}"))
     })?;
     let old = replaced.filter(|old| old.api_key != profile.api_key);
@@ -179,7 +200,8 @@ fn may_be_valid(context: &Context, old: &Profile) -> bool {
         return true;
     }
     let target = Target { url, key: Some(old.api_key.clone()), ..context.target.clone() };
-    let answer = context.at(target).and_then(|of_old| of_old.fetch(&ApiRequest::get("/v1/auth/me")));
+    let answer =
+        context.at(target).and_then(|of_old| of_old.fetch(&ApiRequest::get("/v1/auth/me")));
     !matches!(answer, Err(CliError::Client(error)) if error.status() == Some(401))
 }
 
@@ -190,7 +212,8 @@ fn check_argument(argument: &str) -> Result<(), CliError> {
     }
     let text = "--key takes `-` only, and reads the key from standard input: `cued login --key - < FILE`. \
                 An argument can be read by every user of this machine (ps) and stays in the shell's history";
-    let advice = if may_contain_secret(argument) { ". Revoke this key and make a new one" } else { "" };
+    let advice =
+        if may_contain_secret(argument) { ". Revoke this key and make a new one" } else { "" };
     Err(usage(format!("{text}{advice}")))
 }
 
@@ -258,7 +281,9 @@ impl ClientAction for Logout {
         };
         if names.is_empty() {
             return Err(match context.target.key_variable {
-                Some(name) => usage(format!("the key comes from {name}, not from `cued login`: unset it")),
+                Some(name) => {
+                    usage(format!("the key comes from {name}, not from `cued login`: unset it"))
+                }
                 None => ClientError::NotSignedIn.into(),
             });
         }
@@ -277,7 +302,12 @@ impl ClientAction for Logout {
 }
 
 /// Revokes the key of one profile and removes it.
-fn leave(context: &Context, name: &str, profile: &Profile, keeps_key: bool) -> Result<(), CliError> {
+fn leave(
+    context: &Context,
+    name: &str,
+    profile: &Profile,
+    keeps_key: bool,
+) -> Result<(), CliError> {
     if !keeps_key {
         revoke(context, name, profile)?;
     }
@@ -313,7 +343,9 @@ fn revoke(context: &Context, name: &str, profile: &Profile) -> Result<(), CliErr
             Err(if error.status() == Some(409) {
                 CliError::Refused(format!("This is your last key, so it stays valid; {keep}"))
             } else {
-                CliError::Failed(format!("{error}. Nothing was changed, the key is still valid; {keep}"))
+                CliError::Failed(format!(
+                    "{error}. Nothing was changed, the key is still valid; {keep}"
+                ))
             })
         }
         result => result,
@@ -336,7 +368,9 @@ fn remove(context: &Context, name: &str) -> Result<(), CliError> {
     let others = others.map_err(ClientError::from)?.join(", ");
     match others.is_empty() {
         true => Ok(()),
-        false => context.output.note(&format!("No profile is current now; name one by --profile: {others}")),
+        false => context
+            .output
+            .note(&format!("No profile is current now; name one by --profile: {others}")),
     }
 }
 

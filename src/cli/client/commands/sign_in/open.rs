@@ -44,7 +44,9 @@ impl ClientAction for Open {
         }
         let before = sessions(context);
         let Some(_file) = open_secret(&page(&answer.value()?)) else {
-            return context.output.note("Open this URL in a browser. It works once, for five minutes.");
+            return context
+                .output
+                .note("Open this URL in a browser. It works once, for five minutes.");
         };
         context.output.note("Opened in the browser. The URL works once, for five minutes.")?;
         // A browser that is started now takes a while to read the file.
@@ -92,7 +94,8 @@ fn open_secret(page: &str) -> Option<NamedTempFile> {
     // In the home folder and not hidden: browsers in a sandbox can neither read hidden files nor the system's folder
     // for temporary files.
     let home = environment("HOME").map(PathBuf::from).filter(|home| home.is_absolute())?;
-    let mut file = tempfile::Builder::new().prefix("cued-open-").suffix(".html").tempfile_in(home).ok()?;
+    let mut file =
+        tempfile::Builder::new().prefix("cued-open-").suffix(".html").tempfile_in(home).ok()?;
     writeln!(
         file,
         "<!doctype html><meta charset=\"utf-8\"><meta name=\"referrer\" content=\"no-referrer\">\
@@ -111,7 +114,9 @@ fn start(url: &str) -> bool {
         true => Some("open".to_owned()),
         false => has_screen().then(|| "xdg-open".to_owned()),
     };
-    let Some(program) = chosen.filter(|program| !program.is_empty()).or_else(usual) else { return false };
+    let Some(program) = chosen.filter(|program| !program.is_empty()).or_else(usual) else {
+        return false;
+    };
     let mut command = Command::new(program);
     command.arg(url).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     // The result is of no use: the page's address is printed in any case.

@@ -75,7 +75,11 @@ impl Workshop {
     /// A script that touches `begun` and runs until `go` exists.
     pub fn waiting(&self) -> String {
         let (begun, go) = (self.path("begun"), self.path("go"));
-        format!("touch {}; until [ -e {} ]; do sleep 0.02; done; echo done", begun.display(), go.display())
+        format!(
+            "touch {}; until [ -e {} ]; do sleep 0.02; done; echo done",
+            begun.display(),
+            go.display()
+        )
     }
 
     #[track_caller]
@@ -88,7 +92,13 @@ impl Workshop {
         self.start_in(&self.home, name, arguments, script)
     }
 
-    pub fn start_in(&self, home: &ClientHome, name: &str, arguments: &[&str], script: &str) -> Background {
+    pub fn start_in(
+        &self,
+        home: &ClientHome,
+        name: &str,
+        arguments: &[&str],
+        script: &str,
+    ) -> Background {
         let log = self.path(&format!("{name}.log"));
         let own = ["work", "--beat-millis", "50", "--id", name];
         let mut command = home.command(&[&own, arguments, &["--", "sh", "-c", script]].concat());
@@ -199,7 +209,8 @@ fn a_missing_working_directory_is_named_at_the_start_and_in_the_failure() {
     let run = shop.home.run(&["work", "--file", file.to_str().unwrap(), "--once"]);
     exits(&run, 8);
     let fault = format!("cannot use the working directory {}: No such file", folder.display());
-    let warning = run.stderr.lines().find(|line| line.contains("runs of a task will fail")).unwrap();
+    let warning =
+        run.stderr.lines().find(|line| line.contains("runs of a task will fail")).unwrap();
     assert!(warning.contains(&fault) && warning.contains("task=\"t\""), "{warning}");
     let error = shop.reported(&execution)["outcome"]["error"].as_str().unwrap().to_owned();
     assert!(error.starts_with(&fault), "{error}");
@@ -233,12 +244,24 @@ fn the_log_is_on_standard_error_as_text_or_json_and_results_for_programs_on_stan
     }
     assert!(!text.stderr.contains(shop.user.key()));
     let execution = shop.fire(&cue);
-    let json =
-        shop.home.run(&["work", "--task", "t", "--once", "--json", "--log-format", "json", "--", "false"]);
+    let json = shop.home.run(&[
+        "work",
+        "--task",
+        "t",
+        "--once",
+        "--json",
+        "--log-format",
+        "json",
+        "--",
+        "false",
+    ]);
     exits(&json, 8);
     let log = lines(&json.stderr);
     let failed = log.iter().find(|line| line["message"] == "run failed").unwrap();
-    assert_eq!((&failed["execution_id"], &failed["reason"]), (&json!(execution), &json!("exit code 1")));
+    assert_eq!(
+        (&failed["execution_id"], &failed["reason"]),
+        (&json!(execution), &json!("exit code 1"))
+    );
     assert_eq!(log.last().unwrap()["error"]["code"], "failed_run");
     let printed = lines(&json.stdout);
     assert_eq!((printed.len(), &printed[0]["execution_id"]), (1, &json!(execution)));
@@ -407,8 +430,10 @@ fn a_revoked_key_ends_the_worker() {
 fn limited(shop: &Workshop, before: &str, arguments: &str) -> Background {
     let log = shop.path("w.log");
     let program = cued(&[]).get_program().to_owned();
-    let script =
-        format!("{before}; exec {} work --beat-millis 50 --id w --task t {arguments}", program.display());
+    let script = format!(
+        "{before}; exec {} work --beat-millis 50 --id w --task t {arguments}",
+        program.display()
+    );
     let mut command = shop.home.shell(&script);
     command.stdout(Stdio::null()).stderr(File::create(&log).unwrap());
     Background { process: Process(command.spawn().unwrap()), log }
@@ -427,7 +452,10 @@ fn the_soft_limit_of_open_files_is_raised_as_far_as_the_jobs_need() {
     let mut worker = limited(&shop, "ulimit -Sn 100", &command);
     for execution in &executions {
         let seen = shop.reported(execution);
-        assert_eq!((&seen["status"], &seen["outcome"]["result"]), (&json!("success"), &json!("544\n")));
+        assert_eq!(
+            (&seen["status"], &seen["outcome"]["result"]),
+            (&json!("success"), &json!("544\n"))
+        );
     }
     assert_eq!(worker.stop(), 0);
     assert!(!worker.log().contains("WARN"), "{}", worker.log());
@@ -437,7 +465,8 @@ fn the_soft_limit_of_open_files_is_raised_as_far_as_the_jobs_need() {
 fn the_first_process_of_a_container_waits_for_what_loses_its_parent() {
     let shop = Workshop::new();
     let container = "unshare --user --map-root-user --pid --fork --mount-proc";
-    if !shop.home.shell(&format!("{container} true")).status().is_ok_and(|status| status.success()) {
+    if !shop.home.shell(&format!("{container} true")).status().is_ok_and(|status| status.success())
+    {
         return skip("this machine permits no container");
     }
     let run = shop.execution("t");

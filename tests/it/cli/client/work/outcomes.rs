@@ -30,7 +30,8 @@ fn the_exit_code_decides_and_the_output_is_reported() {
     let failure = |error: &str| json!({"success": false, "error": error});
     assert_outcome(&shop, "echo half; echo bad >&2; exit 3", &failure("bad\nexit code 3"));
     assert_outcome(&shop, "echo half; exit 1", &failure("half\nexit code 1"));
-    let traceback = "printf 'Traceback:\\n  File \"a\", line 1\\nValueError: no disk\\n' >&2; exit 1";
+    let traceback =
+        "printf 'Traceback:\\n  File \"a\", line 1\\nValueError: no disk\\n' >&2; exit 1";
     let told = "ValueError: no disk\nTraceback:\n  File \"a\", line 1\nexit code 1";
     let seen = assert_outcome(&shop, traceback, &failure(told));
     assert_eq!(seen["error_message"], told);
@@ -43,7 +44,18 @@ fn a_command_that_takes_too_long_is_ended_with_its_children() {
     let shop = Workshop::new();
     let (execution, pid) = (shop.execution("t"), shop.path("pid"));
     let script = format!("sleep 600 & echo $! >{}; echo begun >&2; wait", pid.display());
-    let run = shop.home.run(&["work", "--task", "t", "--once", "--timeout", "1s", "--", "sh", "-c", &script]);
+    let run = shop.home.run(&[
+        "work",
+        "--task",
+        "t",
+        "--once",
+        "--timeout",
+        "1s",
+        "--",
+        "sh",
+        "-c",
+        &script,
+    ]);
     exits(&run, 8);
     assert!(run.stderr.contains("1 of 1 run failed: timed out after 1 s"), "{}", run.stderr);
     assert_eq!(shop.reported(&execution)["outcome"]["error"], "begun\ntimed out after 1 s");
@@ -88,8 +100,8 @@ fn the_payload_is_on_standard_input_whether_or_not_it_is_read() {
             None => assert_eq!(result, Value::Null),
         }
     }
-    let small =
-        shop.fire(&shop.cue("small", &json!({"text": "grüße", "big": 12_345_678_901_234_567_890_u64})));
+    let small = shop
+        .fire(&shop.cue("small", &json!({"text": "grüße", "big": 12_345_678_901_234_567_890_u64})));
     let line = words("work --task small --once -- sh -c 'cat; echo; echo \"$CUEAPI_PAYLOAD\"'");
     exits(&shop.home.run(&line), 0);
     let result = shop.reported(&small)["outcome"]["result"].as_str().unwrap().to_owned();
@@ -107,8 +119,7 @@ fn a_command_knows_its_execution_and_not_the_key() {
         | sort | sed \"s/^${p}_//\"; done; env | grep -cE '^(NOTIFY_SOCKET|CUED_CONFIG|CUED_PROFILE)='";
     let home = |shop: &Workshop| {
         let home = ClientHome::signed_in(&shop.server, &shop.user);
-        let profile =
-            json!({"url": shop.server.url(), "api_key": shop.user.key(), "email": "me@example.com"});
+        let profile = json!({"url": shop.server.url(), "api_key": shop.user.key(), "email": "me@example.com"});
         home.store(&json!({"current": "work", "profiles": {"work": profile}}));
         let credentials = home.credentials();
         home.env("CUEAPI_API_KEY", shop.user.key())
@@ -118,8 +129,12 @@ fn a_command_knows_its_execution_and_not_the_key() {
     };
     for (flags, has_key) in [(&[][..], false), (&["--pass-key"][..], true)] {
         let execution = shop.execution("env");
-        let arguments =
-            [&["work", "--task", "env", "--once", "--id", "w1"], flags, &["--", "sh", "-c", script]].concat();
+        let arguments = [
+            &["work", "--task", "env", "--once", "--id", "w1"],
+            flags,
+            &["--", "sh", "-c", script],
+        ]
+        .concat();
         exits(&home(&shop).run(&arguments), 8);
         let seen = shop.reported(&execution);
         let error = seen["outcome"]["error"].as_str().unwrap().to_owned();
@@ -147,8 +162,9 @@ const EVIDENCE: &str = r#"{"success": true, "result": "42 rows", "metadata": {"r
 #[test]
 fn an_outcome_file_adds_evidence_and_a_failure_wins() {
     let shop = Workshop::new();
-    let script =
-        |file: &str, then: &str| format!("printf '%s' '{file}' >\"$CUED_OUTCOME_FILE\"; echo output; {then}");
+    let script = |file: &str, then: &str| {
+        format!("printf '%s' '{file}' >\"$CUED_OUTCOME_FILE\"; echo output; {then}")
+    };
     let seen = assert_outcome(
         &shop,
         &script(EVIDENCE, ""),
@@ -192,7 +208,8 @@ fn an_unusable_outcome_file_is_noted_in_the_metadata() {
         "echo output; echo '{\"external_id\": 7, \"other\": 1, \"result_url\": \"ftp://x\"}' >$CUED_OUTCOME_FILE",
     );
     assert_eq!(dropped, json!({"dropped_fields": ["external_id", "other", "result_url"]}));
-    let file = |script: &str| shop.run_script(script)["outcome"]["result"].as_str().unwrap().to_owned();
+    let file =
+        |script: &str| shop.run_script(script)["outcome"]["result"].as_str().unwrap().to_owned();
     let kept = file("stat -c %a $CUED_OUTCOME_FILE; echo $CUED_OUTCOME_FILE");
     let (mode, path) = kept.split_once('\n').unwrap();
     assert_eq!(
@@ -244,7 +261,12 @@ fn no_more_commands_run_at_a_time_than_there_are_jobs() {
     (0..6).for_each(|_| drop(shop.fire(&cue)));
     let journal = shop.path("journal").display().to_string();
     let script = format!("echo + >>{journal}; sleep 0.1; echo - >>{journal}");
-    exits(&shop.home.run(&["work", "--task", "t", "--jobs", "2", "--drain", "--", "sh", "-c", &script]), 0);
+    exits(
+        &shop
+            .home
+            .run(&["work", "--task", "t", "--jobs", "2", "--drain", "--", "sh", "-c", &script]),
+        0,
+    );
     let (mut running, mut most) = (0, 0);
     for sign in fs::read_to_string(&journal).unwrap().lines() {
         running += if sign == "+" { 1 } else { -1 };
@@ -259,8 +281,9 @@ fn a_worker_that_waits_runs_what_comes() {
     let mut worker = shop.start("w", &["--task", "t"], "echo $CUED_TASK");
     until("the worker is listed", || {
         let workers = shop.user.get("/v1/workers").expect(200);
-        (workers["workers"][0]["worker_id"] == "w" && workers["workers"][0]["handlers"] == json!(["t"]))
-            .then_some(())
+        (workers["workers"][0]["worker_id"] == "w"
+            && workers["workers"][0]["handlers"] == json!(["t"]))
+        .then_some(())
     });
     for _ in 0..3 {
         let execution = shop.execution("t");
@@ -297,7 +320,10 @@ fn an_agent_takes_its_own_executions_of_any_task() {
     let shop = Workshop::new();
     let of = |task: &str, agent: &str| shop.fire(&shop.cue(task, &json!({"agent": agent})));
     let (mine, other, also_mine) = (of("a", "me"), of("a", "you"), of("b", "me"));
-    exits(&shop.home.run(&["work", "--agent", "me", "--drain", "--", "sh", "-c", "echo $CUED_TASK"]), 0);
+    exits(
+        &shop.home.run(&["work", "--agent", "me", "--drain", "--", "sh", "-c", "echo $CUED_TASK"]),
+        0,
+    );
     assert_eq!(shop.reported(&mine)["outcome"]["result"], "a\n");
     assert_eq!(shop.reported(&also_mine)["outcome"]["result"], "b\n");
     assert_eq!(shop.look(&other)["status"], "pending");

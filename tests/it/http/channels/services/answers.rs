@@ -4,7 +4,9 @@ use cued::domain::channel::services::Verdict;
 use cued::domain::channel::{ChannelType, Settings};
 use jiff::{SignedDuration, Timestamp};
 
-use crate::http::channels::services::receivers::{PUSHOVER_RESET, Services, answer, limited, plain};
+use crate::http::channels::services::receivers::{
+    PUSHOVER_RESET, Services, answer, limited, plain,
+};
 use crate::http::channels::services::{
     message, path_of, posting_types, read, read_at, request, send, settings_of, with_url,
 };
@@ -35,11 +37,16 @@ fn an_error_of_a_service_is_read_with_its_words() {
         (at(Slack, "/services/T0/B0/archived"), retry("Slack answered 410 channel_is_archived")),
         (at(Slack, "/services/T0/B0/prohibited"), retry("Slack answered 403 action_prohibited")),
         (at(Discord, "/api/webhooks/1/unknown"), retry("Discord answered 404 Unknown Webhook")),
-        (at(Discord, "/api/v10/webhooks/1/revoked"), retry("Discord answered 401 Invalid Webhook Token")),
+        (
+            at(Discord, "/api/v10/webhooks/1/revoked"),
+            retry("Discord answered 401 Invalid Webhook Token"),
+        ),
         (at(Mattermost, "/hooks/short"), retry("Mattermost answered 400 Invalid webhook.")),
         (
             at(Teams, "/workflows/1?sig=wrong"),
-            retry("Teams answered 401 AuthorizationFailed: The authentication credentials are not valid."),
+            retry(
+                "Teams answered 401 AuthorizationFailed: The authentication credentials are not valid.",
+            ),
         ),
         (
             at(Teams, "/workflows/deleted?sig=s3cret"),
@@ -56,7 +63,10 @@ fn an_error_of_a_service_is_read_with_its_words() {
             ),
         ),
         (changed(Telegram, "bot_token", "1:x"), retry("Telegram answered 401 Unauthorized")),
-        (changed(Telegram, "chat_id", "@nobody"), retry("Telegram answered 400 Bad Request: chat not found")),
+        (
+            changed(Telegram, "chat_id", "@nobody"),
+            retry("Telegram answered 400 Bad Request: chat not found"),
+        ),
         (
             changed(Telegram, "chat_id", "-1"),
             retry(
@@ -69,7 +79,10 @@ fn an_error_of_a_service_is_read_with_its_words() {
             retry("Telegram answered 403 Forbidden: bot was kicked from the group chat"),
         ),
         (changed(Telegram, "chat_id", "@backups"), Verdict::Accepted),
-        (changed(Pushover, "token", "x"), retry("Pushover answered 400 application token is invalid")),
+        (
+            changed(Pushover, "token", "x"),
+            retry("Pushover answered 400 application token is invalid"),
+        ),
         (changed(Pushover, "user", "x"), retry("Pushover answered 400 user identifier is invalid")),
     ] {
         assert_eq!(found, expected);
@@ -79,12 +92,16 @@ fn an_error_of_a_service_is_read_with_its_words() {
 #[test]
 fn a_message_that_a_service_does_not_take_is_refused() {
     let too_large = json!({"code": 41303, "http": 413, "error": "JSON body too large"});
-    let embeds =
-        json!({"embeds": {"0": {"title": {"_errors": [{"code": "X", "message": "Must be 256 or fewer."}]}}}});
+    let embeds = json!({"embeds": {"0": {"title": {"_errors": [{"code": "X", "message": "Must be 256 or fewer."}]}}}});
     let form = json!({"message": "Invalid Form Body", "code": 50035, "errors": embeds});
     let connector = |status: &str| {
         let text = "Webhook message delivery failed with error: Microsoft Teams endpoint returned HTTP error";
-        plain(200, &format!("{text} {status} with ContextId tcid=622824298674363899,server=DB5PEPF00003FC8."))
+        plain(
+            200,
+            &format!(
+                "{text} {status} with ContextId tcid=622824298674363899,server=DB5PEPF00003FC8."
+            ),
+        )
     };
     use ChannelType::{Discord, Mattermost, Ntfy, Pushover, Slack, Teams, Telegram, Webhook};
     for (channel_type, answer, expected) in [
@@ -94,7 +111,9 @@ fn a_message_that_a_service_does_not_take_is_refused() {
         (
             Discord,
             answer(400, &form),
-            refused("Discord answered 400 Invalid Form Body: embeds.0.title: Must be 256 or fewer."),
+            refused(
+                "Discord answered 400 Invalid Form Body: embeds.0.title: Must be 256 or fewer.",
+            ),
         ),
         (
             Discord,
@@ -103,7 +122,11 @@ fn a_message_that_a_service_does_not_take_is_refused() {
         ),
         (Teams, connector("413"), refused("Teams answered 413 in the text of a 200")),
         (Teams, connector("429"), retry("Teams answered 429 in the text of a 200")),
-        (Telegram, answer(200, &json!({"ok": false, "error_code": 400})), retry("Telegram answered 400")),
+        (
+            Telegram,
+            answer(200, &json!({"ok": false, "error_code": 400})),
+            retry("Telegram answered 400"),
+        ),
         (
             Pushover,
             answer(200, &json!({"status": 0, "errors": ["user is inactive", "and more"]})),
@@ -129,17 +152,25 @@ fn a_message_that_a_service_does_not_take_is_refused() {
         }
         for http_status in [413, 422] {
             let found = read(channel_type, &plain(http_status, ""));
-            assert!(matches!(found, Verdict::Refused { .. }), "{channel_type:?} {http_status}: {found:?}");
+            assert!(
+                matches!(found, Verdict::Refused { .. }),
+                "{channel_type:?} {http_status}: {found:?}"
+            );
         }
         let is_retried = matches!(read(channel_type, &plain(400, "")), Verdict::Retry { .. });
-        assert_eq!(is_retried, [Mattermost, Telegram, Pushover].contains(&channel_type), "{channel_type:?}");
+        assert_eq!(
+            is_retried,
+            [Mattermost, Telegram, Pushover].contains(&channel_type),
+            "{channel_type:?}"
+        );
     }
 }
 
 #[test]
 fn a_400_is_repeated_if_it_is_about_the_settings_of_the_channel() {
     use ChannelType::{Discord, Gotify, Mattermost, Ntfy, Pushover, Slack, Teams, Telegram};
-    let telegram = |description: &str| json!({"ok": false, "error_code": 400, "description": description});
+    let telegram =
+        |description: &str| json!({"ok": false, "error_code": 400, "description": description});
     let mattermost = |id: &str| json!({"id": id, "message": "Ungültig.", "status_code": 400});
     let pushover = |errors: &[&str]| json!({"status": 0, "errors": errors});
     for (channel_type, body) in [
@@ -164,7 +195,10 @@ fn a_400_is_repeated_if_it_is_about_the_settings_of_the_channel() {
         assert_eq!(read(Slack, &plain(400, word)), retry(&format!("Slack answered 400 {word}")));
     }
     for (channel_type, body) in [
-        (Telegram, telegram("Bad Request: can't parse entities: Unclosed start tag at byte offset 4")),
+        (
+            Telegram,
+            telegram("Bad Request: can't parse entities: Unclosed start tag at byte offset 4"),
+        ),
         (Telegram, telegram("Bad Request: message is too long")),
         (Telegram, telegram("Bad Request: message text is empty")),
         (Mattermost, mattermost("web.incoming_webhook.parse.app_error")),
@@ -181,7 +215,9 @@ fn a_400_is_repeated_if_it_is_about_the_settings_of_the_channel() {
 
 #[test]
 fn a_limit_of_the_rate_is_read_from_the_field_of_the_service() {
-    use ChannelType::{Discord, Gotify, Mattermost, Ntfy, Pushover, Slack, Teams, Telegram, Webhook};
+    use ChannelType::{
+        Discord, Gotify, Mattermost, Ntfy, Pushover, Slack, Teams, Telegram, Webhook,
+    };
     let now = Timestamp::from_second(PUSHOVER_RESET - 90).unwrap();
     for (channel_type, millis, reason) in [
         (Ntfy, None, "ntfy answered 429 limit reached: too many requests, please be nice"),
@@ -208,22 +244,31 @@ fn a_limit_of_the_rate_is_read_from_the_field_of_the_service() {
         let Verdict::Retry { after, .. } = found else { panic!("{found:?}") };
         after.map(|pause| pause.as_secs())
     };
-    assert_eq!([wait(json!(1e9)), wait(json!(-1)), wait(json!("1"))], [Some(86_400), Some(0), None]);
+    assert_eq!(
+        [wait(json!(1e9)), wait(json!(-1)), wait(json!("1"))],
+        [Some(86_400), Some(0), None]
+    );
     let doubles = Services::default();
     doubles.limit_next(1);
     let request = request(Slack, &settings_of(Slack), &message("title", "", None));
-    let statuses = [(), ()]
-        .map(|()| doubles.receive(Slack, path_of(&request), &request.headers, request.body.as_bytes()).0);
+    let statuses = [(), ()].map(|()| {
+        doubles.receive(Slack, path_of(&request), &request.headers, request.body.as_bytes()).0
+    });
     assert_eq!(statuses, [429, 200]);
 }
 
 #[test]
 fn a_reason_is_one_line_without_a_secret() {
     let echo = "no\r\nway https://hooks.slack.com/services/T0/B0/x /services/T0/B0/x token=azGDORePK8gMaC0QOYAMyEEuzJnyUi";
-    assert_eq!(read(ChannelType::Slack, &plain(403, echo)), retry("Slack answered 403 no way … … …"),);
+    assert_eq!(
+        read(ChannelType::Slack, &plain(403, echo)),
+        retry("Slack answered 403 no way … … …"),
+    );
     let page = plain(502, "<html><body>Bad Gateway</body></html>");
     for channel_type in posting_types() {
-        let Verdict::Retry { reason, .. } = read(channel_type, &page) else { panic!("{channel_type:?}") };
+        let Verdict::Retry { reason, .. } = read(channel_type, &page) else {
+            panic!("{channel_type:?}")
+        };
         assert!(reason.ends_with(" answered 502"), "{reason}");
     }
     let long = read(ChannelType::Slack, &plain(500, &"word ".repeat(1_000)));
@@ -233,7 +278,9 @@ fn a_reason_is_one_line_without_a_secret() {
 
 #[test]
 fn delivered_is_what_the_service_confirms() {
-    use ChannelType::{Discord, Gotify, Mattermost, Ntfy, Pushover, Slack, Teams, Telegram, Webhook};
+    use ChannelType::{
+        Discord, Gotify, Mattermost, Ntfy, Pushover, Slack, Teams, Telegram, Webhook,
+    };
     let html = "<!DOCTYPE html><html><head><title>Sign in</title></head><body>ok</body></html>";
     for channel_type in posting_types() {
         for (http_status, body) in [
@@ -250,7 +297,9 @@ fn delivered_is_what_the_service_confirms() {
                 assert_eq!(found, Verdict::Accepted);
                 continue;
             }
-            let Verdict::Retry { reason, .. } = found else { panic!("{channel_type:?} {body}: {found:?}") };
+            let Verdict::Retry { reason, .. } = found else {
+                panic!("{channel_type:?} {body}: {found:?}")
+            };
             assert!(
                 reason.contains(&format!(" answered {http_status}")) || body.contains("error"),
                 "{channel_type:?}: {reason}"
@@ -271,7 +320,11 @@ fn delivered_is_what_the_service_confirms() {
         // Their beginning alone is kept.
         (Telegram, 200, format!(r#"{{"ok":true,"result":{{"text":"{long}"#)),
         (Gotify, 200, format!(r#"{{"id": 25, "appid": 5, "message": "{long}"#)),
-        (Ntfy, 200, format!(r#"{{"id":"x","time":1,"event":"message","topic":"t","message":"{long}"#)),
+        (
+            Ntfy,
+            200,
+            format!(r#"{{"id":"x","time":1,"event":"message","topic":"t","message":"{long}"#),
+        ),
         (Pushover, 200, r#"{"status":1,"request":"x"}"#.to_owned()),
     ] {
         assert_eq!(

@@ -37,7 +37,11 @@ pub fn settings(service: ChannelType, base: &str) -> Vec<(&'static str, String)>
             )]
         }
         ChannelType::Telegram => {
-            vec![text("bot_token", BOT_TOKEN), text("chat_id", "-1001234567890"), text("api_url", base)]
+            vec![
+                text("bot_token", BOT_TOKEN),
+                text("chat_id", "-1001234567890"),
+                text("api_url", base),
+            ]
         }
         ChannelType::Gotify => vec![url(""), text("token", GOTIFY_TOKEN)],
         ChannelType::Pushover => {
@@ -77,9 +81,17 @@ impl Services {
 }
 
 /// `path` is the target of the request, with its query.
-pub fn receive(service: ChannelType, path: &str, headers: &[(String, String)], body: &[u8]) -> Answer {
+pub fn receive(
+    service: ChannelType,
+    path: &str,
+    headers: &[(String, String)],
+    body: &[u8],
+) -> Answer {
     let header = |name: &str| {
-        headers.iter().find(|(own, _)| own.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
+        headers
+            .iter()
+            .find(|(own, _)| own.eq_ignore_ascii_case(name))
+            .map(|(_, value)| value.as_str())
     };
     assert_eq!(header("Content-Type"), Some("application/json"), "{service:?}");
     let text = std::str::from_utf8(body).unwrap();
@@ -105,11 +117,12 @@ pub fn limited(service: ChannelType) -> Answer {
         (answer.0, vec![("Retry-After".to_owned(), seconds.to_owned())], answer.2)
     };
     match service {
-        ChannelType::Ntfy => ntfy_error(429, 42901, "limit reached: too many requests, please be nice"),
+        ChannelType::Ntfy => {
+            ntfy_error(429, 42901, "limit reached: too many requests, please be nice")
+        }
         ChannelType::Slack => after("30", plain(429, "rate_limited")),
         ChannelType::Discord => {
-            let body =
-                json!({"message": "You are being rate limited.", "retry_after": 64.57, "global": false});
+            let body = json!({"message": "You are being rate limited.", "retry_after": 64.57, "global": false});
             after("65", answer(429, &body))
         }
         ChannelType::Teams => {
@@ -121,12 +134,14 @@ pub fn limited(service: ChannelType) -> Answer {
             telegram_error(429, "Too Many Requests: retry after 35", &parameters)
         }
         ChannelType::Pushover => {
-            let (status, _, body) = pushover_error(429, "application", "application is over its quota");
+            let (status, _, body) =
+                pushover_error(429, "application", "application is over its quota");
             (status, vec![("X-Limit-App-Reset".to_owned(), PUSHOVER_RESET.to_string())], body)
         }
-        ChannelType::Email | ChannelType::Webhook | ChannelType::Mattermost | ChannelType::Gotify => {
-            after("7", plain(429, "limit exceeded"))
-        }
+        ChannelType::Email
+        | ChannelType::Webhook
+        | ChannelType::Mattermost
+        | ChannelType::Gotify => after("7", plain(429, "limit exceeded")),
     }
 }
 
@@ -135,7 +150,11 @@ pub fn plain(http_status: u16, text: &str) -> Answer {
 }
 
 pub fn answer(http_status: u16, body: &Value) -> Answer {
-    (http_status, vec![("Content-Type".to_owned(), "application/json".to_owned())], body.to_string())
+    (
+        http_status,
+        vec![("Content-Type".to_owned(), "application/json".to_owned())],
+        body.to_string(),
+    )
 }
 
 pub fn utf16_len(text: &str) -> usize {
@@ -165,8 +184,8 @@ fn ntfy(path: &str, authorization: Option<&str>, body: &str) -> Result<Answer, A
         return Err(ntfy_error(413, 41303, "JSON body too large"));
     }
     let invalid = |code, what: &str| ntfy_error(400, code, &format!("invalid request: {what}"));
-    let body: Value =
-        serde_json::from_str(body).map_err(|_| invalid(40024, "request body must be valid JSON"))?;
+    let body: Value = serde_json::from_str(body)
+        .map_err(|_| invalid(40024, "request body must be valid JSON"))?;
     let text = |name: &str| body[name].as_str().unwrap_or_default();
     let is_topic = |char: char| char.is_ascii_alphanumeric() || "-_".contains(char);
     if !(1..=64).contains(&text("topic").len()) || !text("topic").chars().all(is_topic) {
@@ -214,7 +233,11 @@ fn slack(path: &str, body: &str) -> Result<Answer, Answer> {
     if !path.starts_with("/services/") {
         let is_flat = body.as_object().is_some_and(|body| body.values().all(Value::is_string));
         let error = json!({"ok": false, "error": "invalid_payload"});
-        return if is_flat { Ok(answer(200, &json!({"ok": true}))) } else { Err(answer(400, &error)) };
+        return if is_flat {
+            Ok(answer(200, &json!({"ok": true})))
+        } else {
+            Err(answer(400, &error))
+        };
     }
     let text = body["text"].as_str().unwrap_or_default();
     if text.is_empty() || utf16_len(text) > 40_000 {
@@ -266,7 +289,10 @@ fn discord(path: &str, body: &str) -> Result<Answer, Answer> {
     }
     let embeds = body["embeds"].as_array().cloned().unwrap_or_default();
     if embeds.is_empty() || embeds.len() > 10 {
-        return Err(answer(400, &json!({"message": "Cannot send an empty message", "code": 50006})));
+        return Err(answer(
+            400,
+            &json!({"message": "Cannot send an empty message", "code": 50006}),
+        ));
     }
     for (index, embed) in embeds.iter().enumerate() {
         check_embed(embed).map_err(|(field, problem)| {
@@ -292,7 +318,8 @@ fn check_embed(embed: &Value) -> Result<(), (&'static str, &'static str)> {
     if length("title") + length("description") > 6000 || length("title") == 0 {
         return Err(("title", "Embed size exceeds maximum size of 6000"));
     }
-    if embed.get("color").is_some_and(|color| color.as_u64().is_none_or(|color| color > 0xFF_FF_FF)) {
+    if embed.get("color").is_some_and(|color| color.as_u64().is_none_or(|color| color > 0xFF_FF_FF))
+    {
         return Err(("color", "int value should be less than or equal to 16777215."));
     }
     let timestamp = embed["timestamp"].as_str().unwrap_or("2026-01-01T00:00:00Z");
@@ -301,7 +328,8 @@ fn check_embed(embed: &Value) -> Result<(), (&'static str, &'static str)> {
     }
     match embed.get("url").map(|url| url.as_str().unwrap_or_default()) {
         Some(url)
-            if !url.starts_with("http") || !cued::domain::webhook::callback::host_of(url).contains('.') =>
+            if !url.starts_with("http")
+                || !cued::domain::webhook::callback::host_of(url).contains('.') =>
         {
             Err(("url", "Not a well formed URL."))
         }
@@ -312,7 +340,10 @@ fn check_embed(embed: &Value) -> Result<(), (&'static str, &'static str)> {
 fn mattermost(path: &str, body: &str) -> Result<Answer, Answer> {
     let error = |id: &str, message: &str| {
         let id = format!("web.incoming_webhook.{id}.app_error");
-        answer(400, &json!({"id": id, "message": message, "detailed_error": "", "status_code": 400}))
+        answer(
+            400,
+            &json!({"id": id, "message": message, "detailed_error": "", "status_code": 400}),
+        )
     };
     let id = path.strip_prefix("/hooks/").unwrap_or_default();
     if id.len() != 26 {
@@ -327,7 +358,10 @@ fn mattermost(path: &str, body: &str) -> Result<Answer, Answer> {
     for attachment in &attachments {
         let text = |name: &str| attachment[name].as_str().unwrap_or_default();
         let is_colour = text("color").len() == 7 && text("color").starts_with('#');
-        assert!(is_colour && !text("fallback").is_empty() && !text("text").is_empty(), "{attachment}");
+        assert!(
+            is_colour && !text("fallback").is_empty() && !text("text").is_empty(),
+            "{attachment}"
+        );
         assert!(text("text").chars().count() < 40_000);
     }
     Ok(plain(200, "ok"))
@@ -341,12 +375,15 @@ fn teams(path: &str, query: &str, body: &str) -> Result<Answer, Answer> {
     let is_connector = path.starts_with("/webhookb2/");
     let delivery_failed = |http_status: u16| {
         let text = "Webhook message delivery failed with error: Microsoft Teams endpoint returned HTTP error";
-        let context =
-            "ContextId tcid=385194272617051900,server=BL2PEPF000001C8,cv=wUmM9kBhpkiOZnT3ZEwhdg.0..";
+        let context = "ContextId tcid=385194272617051900,server=BL2PEPF000001C8,cv=wUmM9kBhpkiOZnT3ZEwhdg.0..";
         plain(200, &format!("{text} {http_status} with {context}"))
     };
     if !is_connector && !query.split('&').any(|parameter| parameter == "sig=s3cret") {
-        return Err(error(401, "AuthorizationFailed", "The authentication credentials are not valid."));
+        return Err(error(
+            401,
+            "AuthorizationFailed",
+            "The authentication credentials are not valid.",
+        ));
     }
     if path.contains("deleted") {
         return Err(error(404, "WorkflowNotFound", "The workflow could not be found."));
@@ -355,8 +392,13 @@ fn teams(path: &str, query: &str, body: &str) -> Result<Answer, Answer> {
         let too_large = error(413, "RequestEntityTooLarge", "The request is too large.");
         return Err(if is_connector { delivery_failed(413) } else { too_large });
     }
-    let invalid =
-        || if is_connector { delivery_failed(400) } else { error(400, "InvalidRequest", "Invalid card.") };
+    let invalid = || {
+        if is_connector {
+            delivery_failed(400)
+        } else {
+            error(400, "InvalidRequest", "Invalid card.")
+        }
+    };
     let body: Value = serde_json::from_str(body).map_err(|_| invalid())?;
     let attachments = body["attachments"].as_array().cloned().unwrap_or_default();
     if body["type"] != "message" || attachments.is_empty() || !attachments.iter().all(is_card) {
@@ -373,7 +415,9 @@ fn is_card(attachment: &Value) -> bool {
     };
     let is_paragraph = |block: &Value| {
         block["type"] == "RichTextBlock"
-            && block["inlines"].as_array().is_some_and(|runs| !runs.is_empty() && runs.iter().all(is_run))
+            && block["inlines"]
+                .as_array()
+                .is_some_and(|runs| !runs.is_empty() && runs.iter().all(is_run))
     };
     let styles = ["default", "emphasis", "good", "attention", "warning", "accent"];
     let is_container = |block: &Value| {
@@ -439,8 +483,9 @@ fn telegram(path: &str, body: &str) -> Result<Answer, Answer> {
 pub fn telegram_text(html: &str) -> Result<String, String> {
     let (mut text, mut rest, mut open) = (String::new(), html, Vec::new());
     while let Some(char) = rest.chars().next() {
-        let entity =
-            [("&lt;", '<'), ("&gt;", '>'), ("&amp;", '&')].iter().find(|(name, _)| rest.starts_with(name));
+        let entity = [("&lt;", '<'), ("&gt;", '>'), ("&amp;", '&')]
+            .iter()
+            .find(|(name, _)| rest.starts_with(name));
         if let Some((name, shown)) = entity {
             text.push(*shown);
             rest = &rest[name.len()..];
@@ -470,7 +515,8 @@ fn gotify(path: &str, key: Option<&str>, body: &str) -> Result<Answer, Answer> {
         return Err(error(404, "Not Found", "page not found"));
     }
     if key != Some(GOTIFY_TOKEN) {
-        let description = "you need to provide a valid access token or user credentials to access this api";
+        let description =
+            "you need to provide a valid access token or user credentials to access this api";
         return Err(error(401, "Unauthorized", description));
     }
     let bad = |description: &str| error(400, "Bad Request", description);
@@ -479,17 +525,24 @@ fn gotify(path: &str, key: Option<&str>, body: &str) -> Result<Answer, Answer> {
         return Err(bad("Field 'message' is required"));
     }
     let extras = body["extras"].as_object().cloned().unwrap_or_default();
-    let is_known = |name: &String| ["client::display", "client::notification"].contains(&name.as_str());
+    let is_known =
+        |name: &String| ["client::display", "client::notification"].contains(&name.as_str());
     let priority = body["priority"].as_i64().unwrap_or(-1);
     if !(0..=10).contains(&priority) || !extras.keys().all(is_known) {
         return Err(bad("Field 'extras' is not valid"));
     }
-    Ok(answer(200, &json!({"id": 25, "appid": 5, "message": body["message"], "priority": priority})))
+    Ok(answer(
+        200,
+        &json!({"id": 25, "appid": 5, "message": body["message"], "priority": priority}),
+    ))
 }
 
 fn pushover_error(http_status: u16, field: &str, error: &str) -> Answer {
     let request = "5042853c-402d-4a18-abcb-168734a801de";
-    answer(http_status, &json!({field: "invalid", "errors": [error], "status": 0, "request": request}))
+    answer(
+        http_status,
+        &json!({field: "invalid", "errors": [error], "status": 0, "request": request}),
+    )
 }
 
 fn pushover(path: &str, body: &str) -> Result<Answer, Answer> {

@@ -62,7 +62,9 @@ fn gotify(body: &Value) -> Parts {
     let link = link(&body["extras"]["client::notification"]["click"]["url"]);
     let (title, text, _) = push(body, None);
     let without_link = |text: String| match &link {
-        Some(link) => text.strip_suffix(&format!("\n\n{LABEL}: {link}")).unwrap_or(&text).to_owned(),
+        Some(link) => {
+            text.strip_suffix(&format!("\n\n{LABEL}: {link}")).unwrap_or(&text).to_owned()
+        }
         None => text,
     };
     (without_link(title), without_link(text), link)
@@ -77,7 +79,8 @@ fn slack(body: &Value) -> Parts {
             ("header", _) => title = without_entities(shown),
             (_, "plain_text") => text = without_entities(shown),
             _ => {
-                let inner = shown.strip_prefix('<').and_then(|link| link.strip_suffix('>')).unwrap();
+                let inner =
+                    shown.strip_prefix('<').and_then(|link| link.strip_suffix('>')).unwrap();
                 let (url, label) = inner.split_once('|').unwrap();
                 assert_eq!(label, LABEL);
                 link = Some(without_entities(url));
@@ -110,7 +113,10 @@ fn discord(embed: &Value) -> Parts {
 
 fn mattermost(all: String) -> Parts {
     const MARKUP: &str = "`*_~|[]<>";
-    assert!(!all.contains('@') || all.matches('@').count() == all.matches("@\u{200b}").count(), "{all}");
+    assert!(
+        !all.contains('@') || all.matches('@').count() == all.matches("@\u{200b}").count(),
+        "{all}"
+    );
     let all = all.replace("@\u{200b}", "@");
     let (before, last) = all.rsplit_once("\n\n").unwrap_or((&all, ""));
     let (all, link) = match link_part(last) {
@@ -133,8 +139,9 @@ fn telegram(html: String) -> Parts {
     let (head, rest) = html.split_once("\n\n").unwrap_or((&html, ""));
     let title = head.strip_prefix("🔴 <b>").and_then(|head| head.strip_suffix("</b>")).unwrap();
     let (before, last) = rest.rsplit_once("\n\n").unwrap_or(("", rest));
-    let anchor =
-        last.strip_prefix("<a href=\"").and_then(|last| last.strip_suffix(&format!("\">{LABEL}</a>")));
+    let anchor = last
+        .strip_prefix("<a href=\"")
+        .and_then(|last| last.strip_suffix(&format!("\">{LABEL}</a>")));
     let link = anchor.map(without_entities).or_else(|| link_part(&without_tags(last)));
     let text = if link.is_some() { before } else { rest };
     (without_tags(title), without_tags(text), link)
