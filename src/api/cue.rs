@@ -12,15 +12,14 @@ use crate::domain::api_error::{FieldError, Refusal};
 use crate::domain::cue::slug::{SLUG_RULE, Slug};
 use crate::domain::cue::tags::{MAX_TAGS, TAG_RULE, Tags, is_tag};
 use crate::domain::cue::{
-    CallbackPatch, CuePatch, NO_CLAIMS, NO_OUTCOMES, NewCue, OnFailure, OnFailurePatch, Payload,
-    RequestedStatus, RetryPatch, ScheduleKind, SchedulePatch, Transport,
+    CallbackPatch, CuePatch, NewCue, OnFailure, OnFailurePatch, Payload, RequestedStatus,
+    RetryPatch, ScheduleKind, SchedulePatch, Transport,
+};
+use crate::domain::cue_fields::{
+    Overlap, PLAIN_FIELDS, PlainField, Policies, PoliciesPatch, Values, plain_fields,
 };
 use crate::domain::execution::RetryPolicy;
 use crate::domain::execution::outcome::VerificationMode;
-use crate::domain::execution::policies::{
-    MAX_MAX_AGE, MAX_OUTCOME_DEADLINE, MIN_MAX_AGE, MIN_OUTCOME_DEADLINE, Overlap, Policies,
-};
-use crate::domain::execution::worker::{MAX_CLAIM_WITHIN, MIN_CLAIM_WITHIN};
 use crate::domain::json::JsonStr;
 use crate::domain::schedule::interval::Interval;
 use crate::domain::schedule::{CatchUp, EARLIEST, Zone, parse_instant};
@@ -28,24 +27,17 @@ use crate::domain::webhook::address_policy::AddressPolicy;
 use crate::domain::webhook::callback::{Method, UrlError, check_headers, check_url};
 use crate::domain::webhook::flow::{FlowPatch, MAX_KEY, MAX_PARALLELISM, MAX_PER_MINUTE};
 
-/// The fields of a cue that users set, in the order in which people read them. `transport` cannot be changed.
-pub const FIELDS: [&str; 15] = [
-    "name",
-    "slug",
-    "description",
-    "tags",
-    "schedule",
-    "transport",
-    "callback",
-    "payload",
-    "retry",
-    "on_failure",
-    "verification",
-    "claim_within_minutes",
-    "overlap",
-    "max_age_seconds",
-    "outcome_deadline_seconds",
-];
+macro_rules! fields {
+    ($($(#[$meta:meta])* $name:ident: $type:ty = $($row:expr),+;)+) => {
+        /// The fields of a cue that users set, in the order in which people read them. `transport` cannot be changed.
+        pub const FIELDS: [&str; 11 + PLAIN_FIELDS.len()] = [
+            "name", "slug", "description", "tags", "schedule", "transport", "callback", "payload",
+            "retry", "on_failure", "verification", $(stringify!($name)),+
+        ];
+    };
+}
+
+plain_fields!(fields);
 
 /// Of `callback.timeout_seconds`.
 pub const TIMEOUT_SECONDS: RangeInclusive<i64> = 1..=300;
@@ -66,20 +58,27 @@ pub fn field_names() -> impl Iterator<Item = &'static str> {
 }
 
 /// The fields that a PATCH removes with `null`.
-pub const REMOVABLE_FIELDS: [&str; 7] = [
-    "slug",
-    "description",
-    "tags",
-    "payload",
-    "claim_within_minutes",
-    "max_age_seconds",
-    "outcome_deadline_seconds",
-];
+pub fn removable_fields() -> impl Iterator<Item = &'static str> {
+    let plain = PLAIN_FIELDS.iter().filter(|field| field.is_removable()).map(|field| field.name);
+    ["slug", "description", "tags", "payload"].into_iter().chain(plain)
+}
 
-/// The fields of text: a value such as `123` is text there, and not a number.
-pub const TEXT_FIELDS: &str = "name slug description status schedule.type schedule.cron schedule.every schedule.at \
+/// The fields that a cue of this transport cannot have.
+pub fn unfit_fields(transport: Transport) -> impl Iterator<Item = &'static str> {
+    let callback = (transport == Transport::Worker).then_some("callback");
+    let plain = PLAIN_FIELDS.iter().filter(move |field| field.misfit(transport).is_some());
+    callback.into_iter().chain(plain.map(|field| field.name))
+}
+
+/// Returns whether the field has a text: a value such as `123` is text there, and not a number.
+pub fn is_text_field(path: &str) -> bool {
+    let is_word = |field: &PlainField| matches!(field.values, Values::Words(_));
+    TEXT_FIELDS.split(' ').any(|text| text == path) || PlainField::named(path).is_some_and(is_word)
+}
+
+const TEXT_FIELDS: &str = "name slug description status schedule.type schedule.cron schedule.every schedule.at \
     schedule.timezone schedule.catch_up schedule.start schedule.end callback.url callback.method \
-    callback.flow.key overlap on_failure.webhook verification.mode";
+    callback.flow.key on_failure.webhook verification.mode";
 
 const MAX_DESCRIPTION: usize = 10_000;
 
@@ -163,6 +162,50 @@ impl Ignored {
     }
 }
 
+macro_rules! reader {
+    ($($(#[$meta:meta])* $name:ident: $type:ty = $($row:expr),+;)+) => {
+        /// Reads the plain fields of a cue of this transport, if it is known.
+        fn read_policies(fields: &mut JsonFields<'_>, transport: Option<Transport>) -> PoliciesPatch {
+            PoliciesPatch { $($name: read_plain(fields, stringify!($name), transport)),+ }
+        }
+    };
+}
+
+plain_fields!(reader);
+
+fn read_plain<T: PlainValue>(
+    fields: &mut JsonFields<'_>,
+    name: &'static str,
+    transport: Option<Transport>,
+) -> Option<T> {
+    let field = PlainField::named(name)?;
+    let value = T::read(fields, field);
+    if value.is_some_and(|value| value != T::default())
+        && let Some(misfit) = transport.and_then(|transport| field.misfit(transport))
+    {
+        fields.reject(name, &misfit);
+    }
+    value
+}
+
+trait PlainValue: Copy + PartialEq + Default {
+    fn read(fields: &mut JsonFields<'_>, field: &'static PlainField) -> Option<Self>;
+}
+
+impl PlainValue for Option<u32> {
+    /// Null removes the value.
+    fn read(fields: &mut JsonFields<'_>, field: &'static PlainField) -> Option<Self> {
+        let (Values::Minutes(range) | Values::Seconds(range)) = &field.values else { return None };
+        nullable_number(fields, field.name, range.clone())
+    }
+}
+
+impl PlainValue for Overlap {
+    fn read(fields: &mut JsonFields<'_>, field: &'static PlainField) -> Option<Self> {
+        fields.one_of(field.name, &Self::WORDS).and_then(Self::parse)
+    }
+}
+
 struct CueReader<'p> {
     policy: &'p AddressPolicy,
     form: Form,
@@ -203,14 +246,10 @@ impl CueBody<'_> {
             retry: RetryPolicy::default(),
             on_failure: OnFailure::default(),
             verification: patch.verification.unwrap_or_default(),
-            claim_within_minutes: patch.claim_within_minutes.flatten(),
-            policies: Policies {
-                overlap: patch.overlap.unwrap_or_default(),
-                max_age_seconds: patch.max_age_seconds.flatten(),
-                outcome_deadline_seconds: patch.outcome_deadline_seconds.flatten(),
-            },
+            policies: Policies::default(),
             warning: None,
         };
+        patch.policies.apply_to(&mut new.policies);
         patch.retry.apply_to(&mut new.retry);
         patch.on_failure.apply_to(&mut new.on_failure);
         Ok(new)
@@ -257,18 +296,9 @@ impl<'p> CueReader<'p> {
         let retry = self.retry(fields);
         let on_failure = self.on_failure(fields);
         let verification = self.verification(fields);
-        let claim_within_minutes =
-            nullable_number(fields, "claim_within_minutes", MIN_CLAIM_WITHIN..=MAX_CLAIM_WITHIN);
-        if self.is_webhook(fields, transport) && claim_within_minutes.flatten().is_some() {
-            fields.reject("claim_within_minutes", NO_CLAIMS);
-        }
-        let overlap = fields.one_of("overlap", &Overlap::WORDS).and_then(Overlap::parse);
-        let max_age_seconds = nullable_number(fields, "max_age_seconds", MIN_MAX_AGE..=MAX_MAX_AGE);
-        let bounds = MIN_OUTCOME_DEADLINE..=MAX_OUTCOME_DEADLINE;
-        let outcome_deadline_seconds = nullable_number(fields, "outcome_deadline_seconds", bounds);
-        if transport == Some(Transport::Worker) && outcome_deadline_seconds.flatten().is_some() {
-            fields.reject("outcome_deadline_seconds", NO_OUTCOMES);
-        }
+        let is_webhook = self.is_webhook(fields, transport);
+        let policies =
+            read_policies(fields, if is_webhook { Some(Transport::Webhook) } else { transport });
         let patch = CuePatch {
             status,
             slug,
@@ -278,10 +308,7 @@ impl<'p> CueReader<'p> {
             schedule,
             retry,
             verification,
-            claim_within_minutes,
-            overlap,
-            max_age_seconds,
-            outcome_deadline_seconds,
+            policies,
             ..CuePatch::default()
         };
         CueBody { patch, transport, callback, on_failure, payload }

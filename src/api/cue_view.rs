@@ -61,11 +61,7 @@ impl Serialize for CueView<'_> {
             "verification",
             &VerificationView { mode: it.verification.as_str() },
         )?;
-        object.serialize_entry("claim_within_minutes", &it.claim_within_minutes)?;
-        object.serialize_entry("overlap", it.policies.overlap.as_str())?;
-        object.serialize_entry("max_age_seconds", &it.policies.max_age_seconds)?;
-        object
-            .serialize_entry("outcome_deadline_seconds", &it.policies.outcome_deadline_seconds)?;
+        it.policies.serialize_into(&mut object)?;
         object.serialize_entry("run_count", &it.run_count)?;
         object.serialize_entry("fired_count", &it.run_count)?;
         object.serialize_entry("missed_count", &it.missed_count)?;

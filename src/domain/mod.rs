@@ -6,6 +6,7 @@ pub mod billing;
 pub mod certificate;
 pub mod channel;
 pub mod cue;
+pub mod cue_fields;
 pub mod execution;
 pub mod ids;
 pub mod json;

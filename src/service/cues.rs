@@ -7,7 +7,7 @@ use crate::domain::account::plan::Plans;
 use crate::domain::account::user::Caller;
 use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::domain::cue::{Cue, CuePatch, CueStatus, Difference, NewCue, Payload, RequestedStatus};
-use crate::domain::execution::policies::{Overlap, Policies};
+use crate::domain::cue_fields::{Overlap, Policies};
 use crate::domain::ids::CueId;
 use crate::domain::notification::event::EventType;
 use crate::domain::webhook::callback::Callback;
@@ -173,9 +173,9 @@ impl ChangeContext {
 }
 
 /// What holds for the executions that wait as soon as it changes.
-fn holds_for_waiting(cue: &Cue) -> (Option<u32>, Policies, Option<i64>, Option<&Flow>) {
+fn holds_for_waiting(cue: &Cue) -> (Policies, Option<i64>, Option<&Flow>) {
     let flow = cue.callback.as_ref().and_then(|it| it.flow.as_ref());
-    (cue.claim_within_minutes, cue.policies, destination(cue), flow)
+    (cue.policies, destination(cue), flow)
 }
 
 fn destination(cue: &Cue) -> Option<i64> {

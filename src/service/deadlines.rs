@@ -1,7 +1,7 @@
 //! Executions that reach their maximum age, and outcomes that nobody has reported in time (contract §4.16).
 
+use crate::domain::cue_fields::expired_message;
 use crate::domain::execution::attempt::FailureCause;
-use crate::domain::execution::policies::expired_message;
 use crate::domain::notification::event::EventType;
 use crate::error::Result;
 use crate::service::events;

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use crate::domain::execution::policies::Overlap;
+use crate::domain::cue_fields::Overlap;
 use crate::domain::schedule::Occurrences;
 use crate::domain::schedule::catch_up::FirePlan;
 use crate::error::Result;

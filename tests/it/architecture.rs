@@ -8,6 +8,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
+use cued::domain::cue_fields::PLAIN_FIELDS;
+
 use crate::architecture::imports::{ModuleTree, cycles, sibling, used_modules};
 use crate::architecture::sources::{functions, read, sources};
 
@@ -257,6 +259,24 @@ fn files_and_functions_can_be_read_at_one_sitting() {
         }
     }
     assert!(too_long.is_empty(), "{}", too_long.join("\n"));
+}
+
+/// The recipe of CONTRIBUTING for a field of a cue depends on it. Behaviour may stand anywhere else.
+#[test]
+fn a_plain_field_of_a_cue_is_named_in_the_table_alone() {
+    let rooms = ["api/", "cli/client/", "domain/cue/", "store/cues/", "store/db/"];
+    let found: Vec<String> = sources()
+        .iter()
+        .filter(|source| rooms.iter().any(|room| source.path.starts_with(room)))
+        .flat_map(|source| {
+            // A word such as `overlap` names other things too.
+            let names =
+                PLAIN_FIELDS.iter().map(|field| field.name).filter(|name| name.contains('_'));
+            let named = names.filter(|name| source.text.contains(name));
+            named.map(|name| format!("{}: {name}", source.path)).collect::<Vec<_>>()
+        })
+        .collect();
+    assert_eq!(found, Vec::<String>::new());
 }
 
 /// ARCHITECTURE.md says which files count. Each list ends its journey: `Files, 2: `a.rs`, `b.rs`.`

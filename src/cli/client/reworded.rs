@@ -10,6 +10,7 @@ use crate::cli::output::table::whole_span;
 use crate::cli::printable::printable;
 use crate::client::credentials::{Target, server_url};
 use crate::client::request::{ClientError, RefusedRequest};
+use crate::domain::cue_fields::PlainField;
 
 /// Phrases of the API, which has them from its first clients, and their meaning for a person.
 const PHRASES: [(&str, &str); 8] = [
@@ -128,7 +129,8 @@ fn flag_of(path: &str, given: &dyn Fn(&str) -> Option<(String, String)>) -> Opti
     let is_at = |field: &str| {
         path.strip_prefix(field).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
     };
-    let named = FLAGS.iter().find(|(field, _)| is_at(field)).map(|(_, flag)| (*flag).to_owned());
+    let named = FLAGS.iter().find(|(field, _)| is_at(field)).map(|(_, flag)| *flag);
+    let named = named.or(PlainField::named(path).map(|field| field.flag.0)).map(str::to_owned);
     let name =
         named.unwrap_or_else(|| path.split('.').next().unwrap_or_default().replace('_', "-"));
     given(&name).or_else(|| given(path)).map(|(flag, _)| format!("--{flag}"))

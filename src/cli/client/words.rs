@@ -88,7 +88,7 @@ pub fn with_runs(message: &str) -> String {
 }
 
 /// Fields of a body, and their flags where the names differ.
-pub const FLAGS: [(&str, &str); 24] = [
+pub const FLAGS: [(&str, &str); 21] = [
     ("callback.url", "url"),
     ("callback.method", "method"),
     ("callback.headers", "header"),
@@ -107,9 +107,6 @@ pub const FLAGS: [(&str, &str); 24] = [
     ("payload_override", "payload"),
     ("send_at", "at"),
     ("tags", "tag"),
-    ("claim_within_minutes", "claim-within"),
-    ("max_age_seconds", "max-age"),
-    ("outcome_deadline_seconds", "outcome-deadline"),
     ("verification.mode", "verification"),
     ("callback.outcome_from_response", "outcome-from-response"),
     ("on_failure.webhook", "on-failure"),

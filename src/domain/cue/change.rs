@@ -1,11 +1,12 @@
 //! What a PATCH does to a cue: its fields, its state and its next run (contract §4.2, §4.9).
 
 use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
 
 use crate::domain::api_error::{ErrorCode, FieldError, Refusal};
 use crate::domain::cue::{
-    Cue, CuePatch, CueStatus, NO_CLAIMS, NO_OUTCOMES, RequestedStatus, ScheduleKind, SchedulePatch,
-    ScheduleSpec, StoredSchedule, Transport, bounds_errors, jitter_delay, set,
+    Cue, CuePatch, CueStatus, RequestedStatus, ScheduleKind, SchedulePatch, ScheduleSpec,
+    StoredSchedule, bounds_errors, jitter_delay, set,
 };
 use crate::domain::schedule::interval::Interval;
 use crate::domain::schedule::{Bounds, Schedule, ScheduleRule};
@@ -19,20 +20,12 @@ impl Cue {
         set(&mut self.description, &change.description);
         set(&mut self.tags, &change.tags);
         set(&mut self.verification, &change.verification);
-        if let Some(minutes) = change.claim_within_minutes {
-            if let (Transport::Webhook, Some(minutes)) = (self.transport, minutes) {
-                return Err(unusable("claim_within_minutes", NO_CLAIMS, minutes));
+        for (field, value) in change.policies.given() {
+            if let Some(reason) = field.misfit(self.transport) {
+                return Err(unusable(field.name, &reason, value));
             }
-            self.claim_within_minutes = minutes;
         }
-        if let Some(seconds) = change.outcome_deadline_seconds {
-            if let (Transport::Worker, Some(seconds)) = (self.transport, seconds) {
-                return Err(unusable("outcome_deadline_seconds", NO_OUTCOMES, seconds));
-            }
-            self.policies.outcome_deadline_seconds = seconds;
-        }
-        set(&mut self.policies.overlap, &change.overlap);
-        set(&mut self.policies.max_age_seconds, &change.max_age_seconds);
+        change.policies.apply_to(&mut self.policies);
         if !change.callback.is_empty() {
             let Some(callback) = &mut self.callback else {
                 return Err(Refusal::new(ErrorCode::InvalidCallback, "A worker cue calls no URL"));
@@ -153,11 +146,11 @@ fn differs_in_jitter(before: &StoredSchedule, after: &StoredSchedule) -> bool {
 }
 
 /// A field that has no meaning for the transport of the cue.
-fn unusable(field: &'static str, reason: &str, value: u32) -> Refusal {
+fn unusable(field: &'static str, reason: &str, input: Value) -> Refusal {
     Refusal::invalid(vec![FieldError {
         kind: "value_error",
         loc: vec!["body".into(), field.into()],
         msg: format!("Value error, {reason}"),
-        input: value.into(),
+        input,
     }])
 }

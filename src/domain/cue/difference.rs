@@ -5,6 +5,7 @@ use crate::domain::cue::{
     CallbackPatch, Cue, CuePatch, CueStatus, NewCue, OnFailurePatch, Payload, RequestedStatus,
     RetryPatch, SchedulePatch, ScheduleSpec, StoredSchedule, Transport,
 };
+use crate::domain::cue_fields::PoliciesPatch;
 use crate::domain::execution::RetryPolicy;
 use crate::domain::time::instant;
 use crate::domain::webhook::callback::Callback;
@@ -96,20 +97,8 @@ impl Cue {
         };
         it.patch.verification =
             it.value("verification.mode", &self.verification, wanted.verification);
-        it.patch.claim_within_minutes = it.value(
-            "claim_within_minutes",
-            &self.claim_within_minutes,
-            wanted.claim_within_minutes,
-        );
-        let (stored, policies) = (&self.policies, wanted.policies);
-        it.patch.overlap = it.value("overlap", &stored.overlap, policies.overlap);
-        it.patch.max_age_seconds =
-            it.value("max_age_seconds", &stored.max_age_seconds, policies.max_age_seconds);
-        it.patch.outcome_deadline_seconds = it.value(
-            "outcome_deadline_seconds",
-            &stored.outcome_deadline_seconds,
-            policies.outcome_deadline_seconds,
-        );
+        it.patch.policies =
+            PoliciesPatch::between(&self.policies, &wanted.policies, |name| it.fields.push(name));
         Ok(it)
     }
 }

@@ -8,6 +8,7 @@ pub mod slug;
 pub mod tags;
 
 pub use crate::domain::cue::difference::Difference;
+pub use crate::domain::cue_fields::Transport;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -15,9 +16,9 @@ use serde_json::Value;
 use crate::domain::api_error::{ErrorCode, FieldError, Refusal, SchedulePart};
 use crate::domain::cue::slug::Slug;
 use crate::domain::cue::tags::Tags;
+use crate::domain::cue_fields::{Policies, PoliciesPatch};
 use crate::domain::execution::RetryPolicy;
 use crate::domain::execution::outcome::VerificationMode;
-use crate::domain::execution::policies::{Overlap, Policies};
 use crate::domain::json::{JsonObject, JsonStr, JsonText, merged, read};
 use crate::domain::schedule::interval::Interval;
 use crate::domain::schedule::{
@@ -36,14 +37,6 @@ word_enum! {
         Completed = "completed",
         /// The only run failed, or the next instant cannot be computed.
         Failed = "failed",
-    }
-}
-
-word_enum! {
-    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-    pub enum Transport {
-        Webhook = "webhook",
-        Worker = "worker",
     }
 }
 
@@ -69,8 +62,6 @@ pub struct Cue {
     pub retry: RetryPolicy,
     pub on_failure: OnFailure,
     pub verification: VerificationMode,
-    /// The time for which an execution of a worker cue may wait for a claim; `None` is for ever.
-    pub claim_within_minutes: Option<u32>,
     pub policies: Policies,
     /// A hint for the owner: unknown fields in the create request, or the reason of a failure.
     pub warning: Option<String>,
@@ -92,7 +83,6 @@ pub struct NewCue {
     pub retry: RetryPolicy,
     pub on_failure: OnFailure,
     pub verification: VerificationMode,
-    pub claim_within_minutes: Option<u32>,
     pub policies: Policies,
     pub warning: Option<String>,
 }
@@ -129,7 +119,6 @@ impl NewCue {
             retry: self.retry,
             on_failure: self.on_failure,
             verification: self.verification,
-            claim_within_minutes: self.claim_within_minutes,
             policies: self.policies,
             warning: self.warning,
             created_at: now,
@@ -139,11 +128,6 @@ impl NewCue {
         Ok((cue, self.payload))
     }
 }
-
-pub const NO_CLAIMS: &str =
-    "only executions of a worker cue wait for a claim: leave claim_within_minutes out, or null";
-
-pub const NO_OUTCOMES: &str = "only a webhook cue has deliveries that wait for an outcome: leave outcome_deadline_seconds out, or null";
 
 const MAX_DELAY: SignedDuration = SignedDuration::from_hours(1);
 
@@ -253,10 +237,7 @@ pub struct CuePatch {
     pub retry: RetryPatch,
     pub on_failure: OnFailurePatch,
     pub verification: Option<VerificationMode>,
-    pub claim_within_minutes: Option<Option<u32>>,
-    pub overlap: Option<Overlap>,
-    pub max_age_seconds: Option<Option<u32>>,
-    pub outcome_deadline_seconds: Option<Option<u32>>,
+    pub policies: PoliciesPatch,
 }
 
 word_enum! {

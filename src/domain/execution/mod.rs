@@ -2,15 +2,14 @@
 
 pub mod attempt;
 pub mod outcome;
-pub mod policies;
 pub mod worker;
 
 use jiff::{SignedDuration, Timestamp};
 
 use crate::domain::api_error::{ErrorCode, Refusal};
+use crate::domain::cue_fields::Policies;
 use crate::domain::execution::attempt::FailureCause;
 use crate::domain::execution::outcome::OutcomeState;
-use crate::domain::execution::policies::Policies;
 use crate::domain::execution::worker::ACTIVE_FOR;
 use crate::domain::ids::ExecutionId;
 use crate::domain::text::word_enum;

@@ -53,10 +53,6 @@ pub const ALERT_INTERVAL: SignedDuration = SignedDuration::from_hours(1);
 /// `error_message` of an execution that was not claimed within the time of its cue.
 pub const NOT_CLAIMED: &str = "not claimed in time";
 
-/// The range of `claim_within_minutes`: up to a week, because a worker that stays away longer needs a person.
-pub const MIN_CLAIM_WITHIN: i64 = 1;
-pub const MAX_CLAIM_WITHIN: i64 = 10_080;
-
 /// After an outage workers get this long to come back before an execution counts as unclaimed. A long poll lasts 30 s.
 const RETURN_TIME: SignedDuration = SignedDuration::from_mins(1);
 

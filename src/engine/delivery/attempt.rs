@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
+use crate::domain::cue_fields::expired_message;
 use crate::domain::execution::attempt::{FailureCause, requested_pause};
 use crate::domain::execution::outcome::{MAX_RESPONSE_OUTCOME, Outcome, OutcomeReport};
-use crate::domain::execution::policies::expired_message;
 use crate::domain::execution::{AttemptResult, NextStep, RetryPolicy, after_attempt};
 use crate::domain::webhook::callback::DEFAULT_TIMEOUT_SECONDS;
 use crate::domain::webhook::delivery::{

@@ -5,11 +5,11 @@ use rusqlite::{OptionalExtension, params};
 
 use crate::domain::account::stats::Figures;
 use crate::domain::cue::{CueStatus, StoredSchedule};
-use crate::domain::execution::policies::Policies;
+use crate::domain::cue_fields::Policies;
 use crate::domain::schedule::Occurrences;
 use crate::domain::schedule::catch_up::MissReason;
 use crate::error::Result;
-use crate::store::db::columns::{from_row, millis, row, row_count};
+use crate::store::db::columns::{from_row, millis, policies_columns, row, row_count};
 use crate::store::db::counters::WriteEvent;
 use crate::store::{ReadTx, WriteTx};
 
@@ -28,7 +28,7 @@ pub struct DueCue {
     pub payload_key: Option<i64>,
     pub task: Option<String>,
     pub agent: Option<String>,
-    pub policies: Policies = "overlap, max_age_seconds, outcome_deadline_seconds",
+    pub policies: Policies = (policies_columns),
 } }
 row! { missed_columns, "missed_runs.",
 #[derive(Debug, Clone, PartialEq, Eq)]

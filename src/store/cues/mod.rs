@@ -23,15 +23,15 @@ use crate::domain::ids::CueId;
 use crate::domain::webhook::callback::{Callback, DEFAULT_TIMEOUT_SECONDS, Method};
 use crate::error::Result;
 use crate::store::db::columns::{
-    Binder, FromRow, RowReader, ToRow, Usual, column_list, from_row, millis, row,
+    Binder, FromRow, RowReader, ToRow, Usual, column_list, from_row, millis, policies_columns, row,
 };
 use crate::store::{ReadTx, WriteTx};
 
 /// States each column of a cue once. `kept` are those that a change to a cue leaves as they are, `counted` has no column.
 macro_rules! cue_columns {
     (
-        kept: $($kept:ident $(= $kept_sql:literal)?),+;
-        changed: $($changed:ident $(= $changed_sql:literal)?),+;
+        kept: $($kept:ident $(= $kept_sql:tt)?),+;
+        changed: $($changed:ident $(= $changed_sql:tt)?),+;
         counted: $counted:ident = $counted_sql:literal;
     ) => {
         row!(columns, "", Cue {
@@ -59,8 +59,8 @@ cue_columns! {
         callback = "callback_url, callback_method, callback_headers, outcome_from_response, \
             timeout_seconds, \
             flow_key, flow_parallelism, flow_per_minute, destination_hash",
-        retry = "max_attempts, backoff_minutes, backoff_seconds", on_failure, verification, claim_within_minutes,
-        policies = "overlap, max_age_seconds, outcome_deadline_seconds", warning, updated_at;
+        retry = "max_attempts, backoff_minutes, backoff_seconds", on_failure, verification,
+        policies = (policies_columns), warning, updated_at;
     counted: failing = "coalesce((SELECT failures FROM consecutive_failures WHERE cue_key = cues.key), 0)";
 }
 

@@ -16,9 +16,9 @@ use crate::domain::channel::{ChannelType, Repeat};
 use crate::domain::cue::slug::Slug;
 use crate::domain::cue::tags::Tags;
 use crate::domain::cue::{CueStatus, ScheduleSpec, StoredSchedule, Transport};
+use crate::domain::cue_fields::{Overlap, Policies, plain_fields};
 use crate::domain::execution::attempt::FailureCause;
 use crate::domain::execution::outcome::{OutcomeState, VerificationMode};
-use crate::domain::execution::policies::{Overlap, Policies};
 use crate::domain::execution::{ExecutionStatus, RetryPolicy, Trigger};
 use crate::domain::ids::ExecutionId;
 use crate::domain::json::{self, JsonText};
@@ -41,10 +41,10 @@ pub trait ToRow {
 }
 
 /// [`FromRow`] for a struct, by its fields in the order of the columns. With a name and a prefix also a macro of that
-/// name with the text of the columns.
+/// name with the text of the columns. A field has the column of its name, or `= "SQL"`, or `= (NAME)`: those of that macro.
 macro_rules! row {
     ($($columns:ident, $prefix:literal,)? $(#[$meta:meta])* pub struct $name:ident {
-        $($(#[$field_meta:meta])* $visibility:vis $field:ident: $type:ty $(= $sql:literal)?),+ $(,)?
+        $($(#[$field_meta:meta])* $visibility:vis $field:ident: $type:ty $(= $sql:tt)?),+ $(,)?
     }) => {
         $(#[$meta])*
         pub struct $name {
@@ -59,7 +59,7 @@ macro_rules! row {
             }
         }
     };
-    ($columns:ident, $prefix:literal, $type:ty { $($field:ident $(= $sql:literal)?),+ $(,)? }) => {
+    ($columns:ident, $prefix:literal, $type:ty { $($field:ident $(= $sql:tt)?),+ $(,)? }) => {
         $crate::store::db::columns::column_list!($columns, $prefix, $($field $(= $sql)?),+);
         $crate::store::db::columns::row!($type { $($field),+ });
     };
@@ -67,7 +67,7 @@ macro_rules! row {
 
 macro_rules! column_list {
     ($columns:ident, $prefix:literal,
-     $first:ident $(= $first_sql:literal)? $(, $field:ident $(= $sql:literal)?)*) => {
+     $first:ident $(= $first_sql:tt)? $(, $field:ident $(= $sql:tt)?)*) => {
         macro_rules! $columns {
             () => {
                 concat!(
@@ -85,6 +85,9 @@ macro_rules! column {
     };
     ($prefix:literal, $field:ident, $sql:literal) => {
         $sql
+    };
+    ($prefix:literal, $field:ident, ($columns:ident)) => {
+        $columns!()
     };
 }
 
@@ -363,15 +366,35 @@ impl FromRow for Flow {
     }
 }
 
-row!(Policies { overlap, max_age_seconds, outcome_deadline_seconds });
-
-impl ToRow for Policies {
-    fn bind(&self, to: &mut Binder<'_, '_>) -> Result<()> {
-        self.overlap.bind(to)?;
-        self.max_age_seconds.bind(to)?;
-        self.outcome_deadline_seconds.bind(to)
-    }
+macro_rules! policies_columns {
+    () => {
+        $crate::domain::cue_fields::plain_fields!($crate::store::db::columns::names)
+    };
 }
+
+macro_rules! names {
+    ($(#[$first_meta:meta])* $first:ident: $first_type:ty = $($first_row:expr),+;
+     $($(#[$meta:meta])* $name:ident: $type:ty = $($row:expr),+;)*) => {
+        concat!(stringify!($first) $(, ", ", stringify!($name))*)
+    };
+}
+
+pub(in crate::store) use {names, policies_columns};
+
+macro_rules! policies_row {
+    ($($(#[$meta:meta])* $name:ident: $type:ty = $($row:expr),+;)+) => {
+        row!(Policies { $($name),+ });
+
+        impl ToRow for Policies {
+            fn bind(&self, to: &mut Binder<'_, '_>) -> Result<()> {
+                $(self.$name.bind(to)?;)+
+                Ok(())
+            }
+        }
+    };
+}
+
+plain_fields!(policies_row);
 
 impl FromRow for Offer {
     fn read(columns: &mut RowReader<'_, '_>) -> Result<Self> {

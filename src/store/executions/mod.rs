@@ -11,10 +11,10 @@ use jiff::Timestamp;
 use rusqlite::params;
 
 use crate::domain::account::stats::Figures;
+use crate::domain::cue_fields::Overlap;
 use crate::domain::execution::outcome::{
     Evidence, Outcome, OutcomeReport, OutcomeState, Verdict, VerificationMode,
 };
-use crate::domain::execution::policies::Overlap;
 use crate::domain::execution::{Execution, ExecutionStatus, NewExecution};
 use crate::domain::ids::ExecutionId;
 use crate::domain::json::JsonText;

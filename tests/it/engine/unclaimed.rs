@@ -2,6 +2,7 @@
 
 use cued::clock::Clock;
 use cued::domain::cue::{Cue, CuePatch, CueStatus};
+use cued::domain::cue_fields::PoliciesPatch;
 use cued::domain::execution::ExecutionStatus;
 use cued::domain::ids::ExecutionId;
 use cued::domain::notification::alert::{Alert, AlertType};
@@ -62,7 +63,7 @@ fn not_in_time() -> (ExecutionStatus, Option<String>) {
 }
 
 fn within(fixture: &Fixture, user: i64, minutes: u32) -> Cue {
-    fixture.worker_cue(user, |new| new.claim_within_minutes = Some(minutes))
+    fixture.worker_cue(user, |new| new.policies.claim_within_minutes = Some(minutes))
 }
 
 #[test]
@@ -71,10 +72,10 @@ fn a_failure_for_want_of_a_claim_has_the_consequences_of_any_other() {
     let user = fixture.user("ada");
     let once = fixture.worker_cue(user, |new| {
         new.schedule = Schedule::once("2026-01-01T10:00:01Z", "UTC").unwrap();
-        new.claim_within_minutes = Some(15);
+        new.policies.claim_within_minutes = Some(15);
     });
     let pausing = fixture.worker_cue(user, |new| {
-        new.claim_within_minutes = Some(15);
+        new.policies.claim_within_minutes = Some(15);
         new.on_failure.pause = true;
         new.schedule = Schedule::recurring("0 0 1 1 *", "UTC", Default::default()).unwrap();
     });
@@ -179,7 +180,9 @@ fn ten_thousand_unclaimed_executions_are_handled_in_bounded_batches() {
 /// Changes the time of a cue as a request does.
 fn change_time(fixture: &Fixture, cue: &Cue, minutes: Option<u32>) {
     let mut changed = fixture.cue(cue.key);
-    let patch = CuePatch { claim_within_minutes: Some(minutes), ..CuePatch::default() };
+    let policies =
+        PoliciesPatch { claim_within_minutes: Some(minutes), ..PoliciesPatch::default() };
+    let patch = CuePatch { policies, ..CuePatch::default() };
     changed.apply(&patch, fixture.now()).unwrap();
     let saved = fixture.app.store.write(move |tx| {
         cues::save(tx, &changed)?;

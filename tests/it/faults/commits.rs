@@ -9,9 +9,9 @@ use cued::clock::Clock;
 use cued::domain::channel::{ChannelEvents, ChannelType, NewChannel, Repeat, Settings};
 use cued::domain::cue::tags::Tags;
 use cued::domain::cue::{NewCue, OnFailure, Transport};
+use cued::domain::cue_fields::Policies;
 use cued::domain::execution::RetryPolicy;
 use cued::domain::execution::outcome::{OutcomeReport, VerificationMode};
-use cued::domain::execution::policies::Policies;
 use cued::domain::notification::NotificationKind;
 use cued::domain::schedule::{CatchUp, Schedule};
 use cued::domain::webhook::callback::{Callback, Method};
@@ -111,7 +111,6 @@ impl Trial {
             let stored = trial.fixture.app.store.write(move |tx| {
                 let mut new = NewCue {
                     slug: None,
-                    claim_within_minutes: None,
                     policies: Policies::default(),
                     name: "n".to_owned(),
                     description: None,

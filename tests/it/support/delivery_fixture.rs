@@ -5,7 +5,7 @@ use std::ops::Deref;
 use std::sync::Mutex;
 
 use cued::clock::Clock;
-use cued::domain::execution::policies::Policies;
+use cued::domain::cue_fields::Policies;
 use cued::domain::execution::{NewExecution, Trigger};
 use cued::domain::ids::ExecutionId;
 use cued::domain::webhook::callback::destination_hash;

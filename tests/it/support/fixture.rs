@@ -9,8 +9,8 @@ use cued::config::Config;
 use cued::domain::api_error::ErrorCode;
 use cued::domain::cue::tags::Tags;
 use cued::domain::cue::{Cue, NewCue, OnFailure, Transport};
+use cued::domain::cue_fields::Policies;
 use cued::domain::execution::outcome::{OutcomeReport, VerificationMode};
-use cued::domain::execution::policies::Policies;
 use cued::domain::execution::{NewExecution, RetryPolicy, Trigger};
 use cued::domain::ids::{CueId, ExecutionId};
 use cued::domain::schedule::{CatchUp, Schedule};
@@ -155,7 +155,6 @@ impl Fixture {
             retry: RetryPolicy::default(),
             on_failure: OnFailure::default(),
             verification: VerificationMode::None,
-            claim_within_minutes: None,
             policies: Policies::default(),
             warning: None,
         };

@@ -19,6 +19,7 @@ use crate::cli::output::{Format, count, print, print_line};
 use crate::cli::printable::printable;
 use crate::client::request::{ApiRequest, ClientError, segment};
 use crate::domain::cue::slug::{NAMESPACE_RULE, is_namespace, take_unused};
+use crate::domain::cue_fields::PLAIN_FIELDS;
 
 /// The order of the fields of a cue in the file.
 const ORDER: &str = "name description tags paused schedule cron every at timezone catch_up start end jitter_seconds \
@@ -297,9 +298,8 @@ fn exported(key: &str, cue: &Value) -> Value {
     let actions = json!({"email": true, "webhook": null, "pause": false});
     add("on_failure", &differing(&cue["on_failure"], &actions), json!({}));
     add("verification", &cue["verification"], json!({"mode": "none"}));
-    add("overlap", &cue["overlap"], "allow".into());
-    for name in ["claim_within_minutes", "max_age_seconds", "outcome_deadline_seconds"] {
-        add(name, &cue[name], Value::Null);
+    for field in PLAIN_FIELDS {
+        add(field.name, &cue[field.name], field.default_value());
     }
     escaped(Value::Object(fields))
 }

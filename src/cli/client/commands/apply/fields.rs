@@ -5,12 +5,13 @@ use std::collections::BTreeSet;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-use crate::api::cue::{FIELDS, PARTS, TIMEOUT_SECONDS};
+use crate::api::cue::{FIELDS, PARTS, TIMEOUT_SECONDS, unfit_fields};
 use crate::api::preview::schedule_fields;
 use crate::cli::client::commands::apply::faults::{At, Faults, without_value};
 use crate::cli::input::placed::{Entry, Node, Place, Placed};
 use crate::cli::nearest::did_you_mean;
 use crate::cli::output::table::parse_seconds;
+use crate::domain::cue_fields::Transport;
 use crate::domain::schedule::words::understand;
 use crate::domain::schedule::{Schedule, Zone};
 
@@ -348,12 +349,7 @@ fn leave_out_unfit(defaults: &mut Placed, own: &Placed) {
         defaults.remove("transport");
     }
     let is_for_workers = is_for_workers(own) || is_for_workers(defaults);
-    let unfit: &[&str] = if is_for_workers {
-        &["callback", "outcome_deadline_seconds"]
-    } else {
-        &["claim_within_minutes"]
-    };
-    for field in unfit {
+    for field in unfit_fields(if is_for_workers { Transport::Worker } else { Transport::Webhook }) {
         defaults.remove(field);
     }
     for (field, parts) in ALTERNATIVES {

@@ -17,15 +17,15 @@ use crate::cli::output::table::text_of;
 use crate::cli::output::{List, short_id};
 use crate::cli::printable::printable;
 use crate::client::request::ApiRequest;
+use crate::domain::cue_fields::{PLAIN_FIELDS, Transport};
 
 const TASK: &str = "Wait for a worker of this task: the key `task` of the payload";
 
 /// Flags of a cue that calls a URL.
-const OF_CALL: [&str; 8] = [
+const OF_CALL: [&str; 7] = [
     "timeout",
     "method",
     "header",
-    "outcome-deadline",
     "outcome-from-response",
     "parallelism",
     "per-minute",
@@ -38,9 +38,11 @@ pub fn arguments() -> Vec<(Arg, Part)> {
     let fitting = |arg: Arg| match arg.get_id().as_str() {
         "name" => arg.required_unless_present("edit"),
         "task" => arg.conflicts_with("url").help(TASK),
-        "claim-within" => arg.conflicts_with("url"),
-        id if OF_CALL.contains(&id) => arg.conflicts_with_all(["worker", "task"]),
-        _ => arg,
+        id => match plain_transport(id).or(OF_CALL.contains(&id).then_some(Transport::Webhook)) {
+            Some(Transport::Worker) => arg.conflicts_with("url"),
+            Some(Transport::Webhook) => arg.conflicts_with_all(["worker", "task"]),
+            None => arg,
+        },
     };
     let edit = switch("edit", "Edit the cue as YAML in an editor before it is added");
     let or_update = switch(
@@ -50,6 +52,12 @@ pub fn arguments() -> Vec<(Arg, Part)> {
     .conflicts_with("edit")
     .requires("name");
     flags().into_iter().map(fitting).chain([edit, or_update]).map(own).collect()
+}
+
+/// The transport that alone has the plain field of a flag.
+fn plain_transport(flag: &str) -> Option<Transport> {
+    let field = PLAIN_FIELDS.iter().find(|field| field.flag.0 == flag)?;
+    field.only.map(|(transport, _)| transport)
 }
 
 pub fn add(call: &Call<'_>) -> Result<(), CliError> {

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use serde_json::{Map, Value, json};
 
-use crate::api::cue::{FIELDS, REMOVABLE_FIELDS, field_names};
+use crate::api::cue::{FIELDS, field_names, removable_fields, unfit_fields};
 use crate::cli::client::command::Call;
 use crate::cli::client::commands::cue::next_run;
 use crate::cli::client::commands::schedule::{note, send_fields, understand_fields};
@@ -21,6 +21,7 @@ use crate::cli::output::table::text_of;
 use crate::cli::output::yaml::ordered;
 use crate::cli::printable::printable;
 use crate::client::request::{ApiRequest, ApiResponse, ClientError, segment};
+use crate::domain::cue_fields::Transport;
 
 pub fn edit(call: &Call<'_>) -> Result<(), CliError> {
     let (context, Some(found)) = (call.context, &call.cue) else { return Ok(()) };
@@ -114,10 +115,9 @@ pub fn fetch(context: &Context, cue: &FoundCue) -> Result<Value, CliError> {
 
 /// The fields of a cue that can be changed. A field that cannot be set for the transport is left out.
 pub fn editable(cue: &Value) -> Value {
-    let others: &[&str] = match cue["transport"] == "worker" {
-        true => &["transport", "callback", "outcome_deadline_seconds"],
-        false => &["transport", "claim_within_minutes"],
-    };
+    let is_worker = cue["transport"] == "worker";
+    let transport = if is_worker { Transport::Worker } else { Transport::Webhook };
+    let others: Vec<&str> = unfit_fields(transport).chain(["transport"]).collect();
     let fields = FIELDS.into_iter().filter(|field| !others.contains(field));
     let mut fields: Map<String, Value> =
         fields.map(|field| (field.to_owned(), cue[field].clone())).collect();
@@ -133,7 +133,7 @@ pub fn editable(cue: &Value) -> Value {
 fn difference(old: &Value, new: &Value) -> Value {
     let mut new = new.clone();
     if let Some(fields) = new.as_object_mut() {
-        for name in REMOVABLE_FIELDS {
+        for name in removable_fields() {
             fields.entry(name).or_insert(Value::Null);
         }
     }

@@ -2,6 +2,7 @@
 
 use std::str::FromStr as _;
 
+use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgAction};
 use jiff::SignedDuration;
 use serde_json::{Map, Number, Value, json};
@@ -12,15 +13,15 @@ use crate::cli::client::words::FLAGS;
 use crate::cli::error::{CliError, usage};
 use crate::cli::input;
 use crate::cli::output::table::{parse_duration, parse_seconds};
+use crate::domain::cue_fields::{PLAIN_FIELDS, PlainField, Values};
 use crate::domain::execution::outcome::VerificationMode;
-use crate::domain::execution::policies::Overlap;
 
 /// The flags of a cue in the short help.
 pub const SHORT_FLAGS: &str =
     "name cron at every tz url worker task payload on-failure edit or-update";
 
 /// The flags that set the fields of a cue.
-pub fn flags() -> [Arg; 31] {
+pub fn flags() -> Vec<Arg> {
     let cron =
         "Run by a cron expression, or in words such as 'every weekday at 9' or 'mon,wed 18:30'";
     let at = "Run once at an instant, or in words such as '+10m', 'in 2 hours' or 'tomorrow 9:00'";
@@ -31,10 +32,6 @@ pub fn flags() -> [Arg; 31] {
     let catch_up = "Missed runs to catch up on after downtime";
     let retries = "Number of attempts, and the pause before each retry: 4:30s,5m,15m, or minutes";
     let actions = "Actions after a failed run: email, pause, a URL to call, several of them with commas, or none";
-    let minutes = "Minutes that a worker has to claim a run";
-    let overlap = "Run, skip, or let one run wait if an earlier run has not finished";
-    let max_age = "Give up a run that has not succeeded this long after its time, such as 10m";
-    let deadline = "Deadline for the report of a call's result, such as 1h";
     let from_response = "Take the outcome of a run from the body of the response";
     let verification = "What a report of success must have";
     let parallelism = "Maximum number of simultaneous calls in its flow";
@@ -42,7 +39,7 @@ pub fn flags() -> [Arg; 31] {
     let flow_key =
         "Name of the flow, whose cues share these limits [default: host and port of the URL]";
     let [url, server, timeout, method, header, payload] = call_flags();
-    [
+    let first = [
         flag("name", "NAME", "Name of the cue"),
         flag(
             "slug",
@@ -69,16 +66,35 @@ pub fn flags() -> [Arg; 31] {
         payload,
         flag("retry", "N:PAUSES", retries).value_parser(retry),
         flag("on-failure", "ACTIONS", actions).value_parser(on_failure),
-        flag("claim-within", "MINUTES", minutes).value_parser(clap::value_parser!(u32)),
-        words("overlap", "WHICH", &Overlap::WORDS, overlap),
-        flag("max-age", "SPAN", max_age).value_parser(parse_duration),
-        flag("outcome-deadline", "SPAN", deadline).value_parser(parse_duration),
+    ];
+    let last = [
         switch("outcome-from-response", from_response),
         words("verification", "MODE", &VerificationMode::WORDS, verification),
         number("parallelism", 64, parallelism),
         number("per-minute", 6_000, per_minute),
         flag("flow-key", "KEY", flow_key),
-    ]
+    ];
+    first.into_iter().chain(PLAIN_FIELDS.iter().map(plain_flag)).chain(last).collect()
+}
+
+fn plain_flag(field: &'static PlainField) -> Arg {
+    let (id, value, help) = field.flag;
+    match &field.values {
+        Values::Minutes(_) => flag(id, value, help).value_parser(clap::value_parser!(u32)),
+        Values::Seconds(_) => flag(id, value, help).value_parser(parse_duration),
+        Values::Words(known) => flag(id, value, help)
+            .value_parser(PossibleValuesParser::new(known.iter().map(|(word, _)| *word))),
+    }
+}
+
+/// The value that the flag of a plain field sets, if it is given.
+fn plain_value(call: &Call<'_>, field: &PlainField) -> Option<Value> {
+    let (flag, ..) = field.flag;
+    match field.values {
+        Values::Minutes(_) => call.get::<u32>(flag).map(|minutes| (*minutes).into()),
+        Values::Seconds(_) => call.get::<SignedDuration>(flag).map(|span| span.as_secs().into()),
+        Values::Words(_) => call.text(flag).map(Value::from),
+    }
 }
 
 /// The flags of a call, and of the server that makes it.
@@ -113,14 +129,15 @@ pub fn body(call: &Call<'_>) -> Result<Value, CliError> {
         ("payload", payload(call)?),
         ("retry", call.get("retry").cloned()),
         ("on_failure", call.get("on-failure").cloned()),
-        ("claim_within_minutes", call.get::<u32>("claim-within").map(|minutes| (*minutes).into())),
-        ("overlap", call.text("overlap").map(Value::from)),
         ("verification", call.text("verification").map(|mode| json!({ "mode": mode }))),
-        ("max_age_seconds", seconds(call, "max-age")),
-        ("outcome_deadline_seconds", seconds(call, "outcome-deadline")),
     ];
     for (field, value) in others.into_iter().filter_map(|(field, value)| Some((field, value?))) {
         body[field] = value;
+    }
+    for field in PLAIN_FIELDS {
+        if let Some(value) = plain_value(call, field) {
+            body[field.name] = value;
+        }
     }
     if let Some(jitter) = call.get::<u32>("jitter") {
         body["schedule"]["jitter_seconds"] = (*jitter).into();
@@ -161,10 +178,6 @@ pub fn set_callback(call: &Call<'_>, body: &mut Value) -> Result<(), CliError> {
         headers[name] = value.into();
     }
     Ok(())
-}
-
-fn seconds(call: &Call<'_>, flag: &str) -> Option<Value> {
-    call.get::<SignedDuration>(flag).map(|span| span.as_secs().into())
 }
 
 fn flow(call: &Call<'_>) -> Option<Value> {

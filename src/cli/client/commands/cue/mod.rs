@@ -30,6 +30,7 @@ use crate::cli::width::{MIN_WIDTH, cut};
 use crate::client::request::{ApiRequest, ApiResponse};
 use crate::domain::cue::list::CueSort;
 use crate::domain::cue::{CueStatus, Transport};
+use crate::domain::cue_fields::{PLAIN_FIELDS, PlainField, Values};
 use crate::domain::schedule::is_instant;
 
 /// Columns of the result of a failed run in the details of its cue, which fit 80 with the rest of the line.
@@ -57,6 +58,7 @@ const COLUMNS: Columns = &[
     ("RECENT", Form::Text("recent.statuses"), ColumnRule::Wide),
 ];
 
+/// The lines of `cue show` before those of the plain fields.
 const LINES: Lines = &[
     ("id", Form::Text("id")),
     ("name", Form::Text("name")),
@@ -89,16 +91,9 @@ const LINES: Lines = &[
     ("payload", Form::Json("payload")),
     ("retry", Form::Cell(|_, cue| retry(cue).into())),
     ("on failure", Form::Cell(|context, cue| on_failure(context, cue).into())),
-    (
-        "claim within",
-        Form::Cell(|_, cue| match text_of(cue, "claim_within_minutes") {
-            minutes if minutes.is_empty() => Cell::default(),
-            minutes => format!("{minutes} min").into(),
-        }),
-    ),
-    ("overlap", Form::Cell(|_, cue| overlap(cue).into())),
-    ("max age", Form::Cell(|_, cue| span(&cue["max_age_seconds"]).into())),
-    ("report within", Form::Cell(|_, cue| span(&cue["outcome_deadline_seconds"]).into())),
+];
+
+const LAST_LINES: Lines = &[
     ("flow", Form::Cell(|_, cue| flow(cue).into())),
     ("verification", Form::Text("verification.mode")),
     ("runs", Form::Template("{run_count}, {missed_count} missed, {failing} failing")),
@@ -176,7 +171,12 @@ fn show(call: &Call<'_>, answer: &ApiResponse) -> Result<(), CliError> {
     let output = &call.context.output;
     match output.format {
         Format::Yaml => print(&export::document(&answer.value()?)),
-        _ => output.object(answer, "id", |cue| details(LINES, call.context, cue)),
+        _ => output.object(answer, "id", |cue| {
+            let plain =
+                PLAIN_FIELDS.iter().map(|field| (field.label, plain_text(field, cue).into()));
+            let last = details(LAST_LINES, call.context, cue);
+            details(LINES, call.context, cue).into_iter().chain(plain).chain(last).collect()
+        }),
     }
 }
 
@@ -255,11 +255,17 @@ fn outcome(cue: &Value) -> &'static str {
 }
 
 /// Empty for the default.
-fn overlap(cue: &Value) -> &'static str {
-    match cue["overlap"].as_str() {
-        Some("skip") => "runs are skipped while an earlier one lasts",
-        Some("buffer_one") => "one run waits while an earlier one lasts",
-        _ => "",
+fn plain_text(field: &PlainField, cue: &Value) -> String {
+    let value = &cue[field.name];
+    match &field.values {
+        Values::Minutes(_) => {
+            value.as_u64().map(|minutes| format!("{minutes} min")).unwrap_or_default()
+        }
+        Values::Seconds(_) => span(value),
+        Values::Words(known) => {
+            let says = known.iter().find(|(word, _)| value == word).map(|(_, says)| *says);
+            says.unwrap_or_default().to_owned()
+        }
     }
 }
 

@@ -4,7 +4,7 @@
 use clap::Arg;
 use serde_json::{Value, json};
 
-use crate::api::cue::TEXT_FIELDS;
+use crate::api::cue::is_text_field;
 use crate::cli::client::command::{Call, Entry, Part, Work, cue, entry, own, place};
 use crate::cli::client::commands::cue::change::{fetch, send};
 use crate::cli::client::commands::cue::flags;
@@ -149,8 +149,7 @@ fn value_of(field: &str, text: &str) -> Result<Value, CliError> {
     } else {
         read.trim_end_matches(['\n', '\r']).to_owned()
     };
-    let is_text =
-        TEXT_FIELDS.split(' ').any(|text| text == field) || field.starts_with("callback.headers.");
+    let is_text = is_text_field(field) || field.starts_with("callback.headers.");
     let is_list = field == "tags";
     Ok(match serde_json::from_str::<Value>(&read) {
         Ok(value) if is_list && (value.is_array() || value.is_null()) => value,

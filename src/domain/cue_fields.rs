@@ -1,0 +1,200 @@
+//! The plain fields of a cue, each stated once, and what they do to its runs (contract §4.16, §7.6).
+
+use std::ops::RangeInclusive;
+
+use jiff::{SignedDuration, Timestamp};
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
+use serde_json::{Value, json};
+
+use crate::domain::text::word_enum;
+use crate::domain::time::saturating_add;
+
+word_enum! {
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Transport {
+        Webhook = "webhook",
+        Worker = "worker",
+    }
+}
+
+word_enum! {
+    /// What a scheduled run does that falls due while an earlier execution of its cue is not finished.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+    pub enum Overlap {
+        #[default]
+        Allow = "allow",
+        /// It does not run, and is recorded as missed.
+        Skip = "skip",
+        /// One waits for the end of the earlier ones. Further ones are skipped.
+        BufferOne = "buffer_one",
+    }
+}
+
+impl Serialize for Overlap {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
+/// Calls a macro with the table of the plain fields. From a row follow the field of [`Policies`] and of its changes, the
+/// column, the field of the API with its rules, the flag, the line of `cue show`, the key of files and its export.
+///
+/// Of a field: its values, the transport that alone has it and why, the flag with the name of its value and its help, and
+/// the label of people.
+macro_rules! plain_fields {
+    ($($consumer:tt)+) => {
+        $($consumer)+! {
+            /// The time for which an execution of a worker cue may wait for a claim; `None` is for ever. Up to a week,
+            /// because a worker that stays away longer needs a person.
+            claim_within_minutes: Option<u32> = Values::Minutes(1..=10_080),
+                Some((Transport::Worker, "only executions of a worker cue wait for a claim")),
+                ("claim-within", "MINUTES", "Minutes that a worker has to claim a run"), "claim within";
+            overlap: Overlap = Values::Words(&[
+                    ("allow", ""),
+                    ("skip", "runs are skipped while an earlier one lasts"),
+                    ("buffer_one", "one run waits while an earlier one lasts"),
+                ]),
+                None,
+                ("overlap", "WHICH", "Run, skip, or let one run wait if an earlier run has not finished"),
+                "overlap";
+            /// An execution that has not succeeded that long after its scheduled instant fails: a minute to 30 days.
+            max_age_seconds: Option<u32> = Values::Seconds(60..=2_592_000),
+                None,
+                ("max-age", "SPAN", "Give up a run that has not succeeded this long after its time, such as 10m"),
+                "max age";
+            /// The deadline for a reported outcome, counted from the delivery: ten seconds to a week.
+            outcome_deadline_seconds: Option<u32> = Values::Seconds(10..=604_800),
+                Some((Transport::Webhook, "only a webhook cue has deliveries that wait for an outcome")),
+                ("outcome-deadline", "SPAN", "Deadline for the report of a call's result, such as 1h"),
+                "report within";
+        }
+    };
+}
+
+pub(crate) use plain_fields;
+
+/// A row of the table, for those who read fields by their names.
+#[derive(Debug)]
+pub struct PlainField {
+    pub name: &'static str,
+    pub values: Values,
+    /// The transport whose cues have it, and why no others do.
+    pub only: Option<(Transport, &'static str)>,
+    /// Flag, name of its value, help.
+    pub flag: (&'static str, &'static str, &'static str),
+    pub label: &'static str,
+}
+
+#[derive(Debug)]
+pub enum Values {
+    /// Whole numbers, or null.
+    Minutes(RangeInclusive<i64>),
+    Seconds(RangeInclusive<i64>),
+    /// Words, the default first, each with what it says to people, which is empty for the default.
+    Words(&'static [(&'static str, &'static str)]),
+}
+
+impl PlainField {
+    pub fn named(name: &str) -> Option<&'static Self> {
+        PLAIN_FIELDS.iter().find(|field| field.name == name)
+    }
+
+    /// Whether null removes the value.
+    pub fn is_removable(&self) -> bool {
+        !matches!(self.values, Values::Words(_))
+    }
+
+    /// The value of a cue that was given none.
+    pub fn default_value(&self) -> Value {
+        match &self.values {
+            Values::Words(known) => known.first().map(|(word, _)| *word).into(),
+            Values::Minutes(_) | Values::Seconds(_) => Value::Null,
+        }
+    }
+
+    /// Why a cue of this transport cannot have the field.
+    pub fn misfit(&self, transport: Transport) -> Option<String> {
+        let (_, reason) = self.only.filter(|(only, _)| *only != transport)?;
+        Some(format!("{reason}: leave {} out, or null", self.name))
+    }
+}
+
+macro_rules! structs {
+    ($($(#[$meta:meta])* $name:ident: $type:ty = $values:expr, $only:expr, $flag:expr, $label:expr;)+) => {
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+        pub struct Policies {
+            $($(#[$meta])* pub $name: $type,)+
+        }
+
+        /// Changes to the policies. `None` leaves the field unchanged.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+        pub struct PoliciesPatch {
+            $(pub $name: Option<$type>,)+
+        }
+
+        /// In the order in which people read them.
+        pub const PLAIN_FIELDS: &[PlainField] = &[$(PlainField {
+            name: stringify!($name), values: $values, only: $only, flag: $flag, label: $label,
+        }),+];
+
+        impl Policies {
+            /// Adds the fields to an object of JSON.
+            pub fn serialize_into<M: SerializeMap>(&self, object: &mut M) -> Result<(), M::Error> {
+                $(object.serialize_entry(stringify!($name), &self.$name)?;)+
+                Ok(())
+            }
+        }
+
+        impl PoliciesPatch {
+            pub fn apply_to(&self, policies: &mut Policies) {
+                $(policies.$name = self.$name.unwrap_or(policies.$name);)+
+            }
+
+            /// The changes that lead from the one to the other, each of which `name` is told.
+            pub fn between(old: &Policies, new: &Policies, mut name: impl FnMut(&'static str)) -> Self {
+                Self {
+                    $($name: (old.$name != new.$name).then(|| {
+                        name(stringify!($name));
+                        new.$name
+                    }),)+
+                }
+            }
+
+            /// The fields that get another value than their default, and that value.
+            pub fn given(&self) -> impl Iterator<Item = (&'static PlainField, Value)> + use<> {
+                let given = [$(self.$name.filter(|it| *it != <$type>::default()).map(|it| json!(it))),+];
+                PLAIN_FIELDS.iter().zip(given).filter_map(|(field, value)| Some((field, value?)))
+            }
+        }
+    };
+}
+
+plain_fields!(structs);
+
+/// `error_message` of an execution that has reached the maximum age, after the `error` of its last attempt.
+pub fn expired_message(max_age_seconds: u32, error: Option<&str>) -> String {
+    let message = format!(
+        "not successful within {max_age_seconds} s of its scheduled time (max_age_seconds)"
+    );
+    match error {
+        Some(error) => format!("{message}; the last attempt: {error}"),
+        None => message,
+    }
+}
+
+impl Policies {
+    pub fn expires_at(&self, scheduled_for: Timestamp) -> Option<Timestamp> {
+        let age = SignedDuration::from_secs(self.max_age_seconds?.into());
+        Some(saturating_add(scheduled_for, age))
+    }
+
+    /// How many of the runs that are due now may become executions.
+    pub fn free_runs(&self, is_running: bool, is_waiting: bool) -> usize {
+        match self.overlap {
+            Overlap::Allow => usize::MAX,
+            Overlap::Skip => usize::from(!is_running),
+            Overlap::BufferOne => usize::from(!is_running) + usize::from(!is_waiting),
+        }
+    }
+}
