@@ -181,7 +181,7 @@ fn a_change_without_room_for_its_response_is_not_made() {
     let run = user.post(&format!("{path}/fire"), &json!({})).expect(200);
     let execution = format!("/v1/executions/{}", id(&run));
     // A third does not fit into the account's share of 16 MiB.
-    let unread = [(); 2].map(|()| begin_response(&user, &server, &path));
+    let mut unread = [(); 2].map(|()| begin_response(&user, &server, &path));
     let changes = [
         ("POST", "/v1/cues", large.to_string()),
         ("PATCH", &path, json!({"name": "x"}).to_string()),
@@ -191,6 +191,8 @@ fn a_change_without_room_for_its_response_is_not_made() {
         ("POST", &format!("{execution}/claim"), "{}".to_owned()),
     ];
     for (method, path, body) in changes {
+        // Who reads nothing for 10 s is disconnected.
+        unread.iter_mut().for_each(|stream| stream.read_exact(&mut vec![0; 512 << 10]).unwrap());
         let refused = user.call(method, path, &[], body.as_bytes()).unwrap();
         refused.expect_error(503, "server_busy");
         assert_eq!(refused.header("retry-after"), Some("1"), "{method} {path}");

@@ -304,7 +304,7 @@ impl Response {
     /// The body of a response that must have this status.
     #[track_caller]
     pub fn expect(&self, status: u16) -> Value {
-        assert_eq!(self.status, status, "{}", self.text());
+        assert_eq!(self.status, status, "{}", self.text().chars().take(2_000).collect::<String>());
         self.json()
     }
 
