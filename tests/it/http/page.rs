@@ -231,6 +231,17 @@ fn every_file_of_the_page_is_used() {
 }
 
 #[test]
+fn no_module_of_the_page_leads_back_to_itself() {
+    let in_circle = |path: &&String| {
+        let named = named_by(path, &texts()[path.as_str()]);
+        let modules = named.into_iter().filter(|it| it.ends_with(".js"));
+        reached(modules, true).contains(*path)
+    };
+    let modules: Vec<String> = sources().into_keys().filter(|path| path.ends_with(".js")).collect();
+    assert_eq!(modules.iter().filter(in_circle).collect::<Vec<_>>(), Vec::<&String>::new());
+}
+
+#[test]
 fn no_file_of_the_page_has_a_banned_text() {
     let all = sources()
         .into_iter()

@@ -3,7 +3,6 @@ import { html, render } from "../lit/lit-html.js";
 import { lists } from "../app/keyboard.js";
 import { field, focusProblem } from "./form.js";
 import { button } from "./pieces.js";
-import { copyLine } from "./text.js";
 
 // Opens a dialog with the content of `view(close, refresh)`, named by its heading. Resolves to the
 // value given to `close`, to nothing after Esc.
@@ -89,11 +88,6 @@ export function prompt({ fields, send, ...question }) {
     return form(question, content, close, submit, off);
   });
 }
-
-/** Shows a secret once; closes only by "I stored it". */
-export const showSecret = (title, text, value) => openDialog((close) => html`<div class="body">
-  <h2>${title}</h2><p>${text}</p>${copyLine(value)}<div class="actions">${
-    button("I stored it", () => close(true), "primary")}</div></div>`, { required: true });
 
 /** The keyboard shortcuts of this screen and of all. */
 export const shortcutList = () => [...lists].map(([title, entries]) => !entries.length ? ""

@@ -24,7 +24,6 @@ const dialog = (name) => async (...given) => {
 export const openDialog = dialog("openDialog");
 export const confirm = dialog("confirm");
 export const prompt = dialog("prompt");
-export const showSecret = dialog("showSecret");
 export const showShortcuts = dialog("showShortcuts");
 
 /** Asks, then runs what was asked for as `act` does; resolves to nothing if it was not done. */

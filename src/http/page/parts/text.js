@@ -1,6 +1,6 @@
 // Texts to copy: commands, calls of the API.
 import { html } from "../lit/lit-html.js";
-import { act, toast } from "./feedback.js";
+import { act, openDialog, toast } from "./feedback.js";
 import { button, menu } from "./pieces.js";
 
 export async function copy(text, done = "Copied") {
@@ -33,6 +33,11 @@ export const copyButton = (text, label = "Copy") =>
 export const copyLine = (text) => html`<div class="code"><code>${text.split(/(--\S*)/).map(
   (part, i) => (i % 2 ? html`<span class="flag">${part}</span>` : part))}</code>${
   copyButton(text)}</div>`;
+
+/** Shows a secret once; closes only by "I stored it". */
+export const showSecret = (title, text, value) => openDialog((close) => html`<div class="body">
+  <h2>${title}</h2><p>${text}</p>${copyLine(value)}<div class="actions">${
+    button("I stored it", () => close(true), "primary")}</div></div>`, { required: true });
 
 // Loaded when a menu opens: some browsers allow copying only right after a click.
 const snippets = () => import("./snippets.js");

@@ -6,9 +6,9 @@ import { usedZone } from "../parts/form.js";
 import { prettyJson, readableJson } from "../parts/json_text.js";
 import { LOCAL, blank, createBody, defaultName, differing, formOf, hasMore, headersProblem,
   inWords, patchBody } from "./editor/model.js";
-import { ask, isLater, preview, refused, understand } from "./editor/preview.js";
-import { boundsCard, headersCard, loadMore, moreCards, payloadCard, readPayload, scheduleCard,
-  showProblems, targetCard } from "./editor/form.js";
+import { ask, isLater, preview, readPayload, refused, understand } from "./editor/preview.js";
+import { boundsCard, headersCard, loadMore, moreCards, payloadCard, scheduleCard, showProblems,
+  targetCard } from "./editor/form.js";
 
 export const live = ["cue"];
 export const event = (data, type, { cue_id: id }, route) => id === route.id && !data.busy;

@@ -1,6 +1,6 @@
 // The notice that another client changed the cue since the form was filled. Loaded when it did.
 import { button, html, note as notice, update } from "../../kit.js";
-import { readPayload } from "./form.js";
+import { readPayload } from "./preview.js";
 import { differing, inWords, merged } from "./model.js";
 
 /** `take` fills the form again. */

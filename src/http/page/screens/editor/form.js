@@ -2,48 +2,12 @@
 import { act, anchor, button, bytes, card, html, isSilent, link, localText, muted, nothing,
   serverNow, state, update } from "../../kit.js";
 import { field, segments, zoneList } from "../../parts/form.js";
-import { faultText, prettyJson, surveyJson, withMember } from "../../parts/json_text.js";
+import { prettyJson, withMember } from "../../parts/json_text.js";
 import { PRESETS, attemptTimes, attemptsText, defaultName, networkOf } from "./model.js";
-import { WHEN, ask, previewProblem } from "./preview.js";
+import { bound, change, previewProblem, readPayload } from "./preview.js";
 
-const TYPING_MS = 250;
-const LETTERS_PER_MS = 1_000; // a long text is read after a longer pause
 const HOUR_MS = 3_600_000;
 const MOST_PAYLOAD = 1_048_576; // bytes that the server takes
-
-export function change(data, name, value) {
-  data.form[name] = value;
-  delete data.problems[name];
-  if (WHEN.includes(name)) {
-    data.form.meant = null;
-    ask(data, TYPING_MS);
-  }
-  if (name === "payload") {
-    clearTimeout(data.reading);
-    const wait = TYPING_MS + value.length / LETTERS_PER_MS;
-    data.reading = setTimeout(() => update(() => readPayload(data)), wait);
-  }
-  update();
-}
-
-/** What is known of the payload's text: `{problem, at, size, task}`. */
-export function readPayload(data) {
-  clearTimeout(data.reading);
-  const text = data.form.payload;
-  data.json = { problem: "", size: 0, task: "", ...(text.trim() ? read(text) : {}) };
-}
-
-function read(text) {
-  const { fault, size, value } = surveyJson(text, "task");
-  if (fault) return { at: fault.at, problem: faultText(fault) + "." };
-  if (!text.trim().startsWith("{")) return { at: 0, problem: "A payload is a JSON object: { … }." };
-  return { size, task: value?.startsWith('"') ? JSON.parse(value) : "" };
-}
-
-export const bound = (data, name, label, more) => field({
-  name, label, value: data.form[name], problem: data.problems[name] || previewProblem(data, name),
-  oninput: (value) => change(data, name, value), ...more,
-});
 
 /** A folded part; `showProblems` opens those with a problem. */
 const folded = (title, summary, content, isOpen = false, toggle = nothing) => html`<details

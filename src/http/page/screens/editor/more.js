@@ -3,7 +3,7 @@ import { OVERLAP, button, duration, hasChannel, html, localInstant, mending, not
   sendsMail, serverNow } from "../../kit.js";
 import { check } from "../../parts/form.js";
 import { tagsField } from "../../parts/tag_field.js";
-import { bound, change } from "./form.js";
+import { bound, change } from "./preview.js";
 import { attemptTimes, flowKeyOf, headersProblem, secondsOf } from "./model.js";
 
 const CATCH_UP = { __proto__: null,

@@ -1,13 +1,51 @@
-// "What will happen": the server's preview of the schedule, what follows from the rest of the form.
+// Input, and "What will happen": the server's preview and what follows from the form.
 import { bytes, capital, catchUpText, cuePath, get, hasChannel, html, instant, isLimited, isSilent, meter,
   nextRuns, number, plural, post, sendsMail, serverNow, silence, state, update,
   when } from "../../kit.js";
+import { field } from "../../parts/form.js";
+import { faultText, surveyJson } from "../../parts/json_text.js";
 import { addressOf, attemptTimes, attemptsText, differing, hasWords, saidOf, scheduleOf } from "./model.js";
 
 const RUNS = 10;
 const PREVIEW = "v1/schedule/preview";
 /** The fields that change the preview. */
-export const WHEN = ["kind", "cron", "at", "start", "end", "jitter", "zone"];
+const WHEN = ["kind", "cron", "at", "start", "end", "jitter", "zone"];
+
+const TYPING_MS = 250;
+
+export function change(data, name, value) {
+  data.form[name] = value;
+  delete data.problems[name];
+  if (WHEN.includes(name)) {
+    data.form.meant = null;
+    ask(data, TYPING_MS);
+  }
+  if (name === "payload") {
+    clearTimeout(data.reading);
+    const wait = TYPING_MS + value.length / 1_000;
+    data.reading = setTimeout(() => update(() => readPayload(data)), wait);
+  }
+  update();
+}
+
+/** What is known of the payload's text: `{problem, at, size, task}`. */
+export function readPayload(data) {
+  clearTimeout(data.reading);
+  const text = data.form.payload;
+  data.json = { problem: "", size: 0, task: "", ...(text.trim() ? read(text) : {}) };
+}
+
+function read(text) {
+  const { fault, size, value } = surveyJson(text, "task");
+  if (fault) return { at: fault.at, problem: faultText(fault) + "." };
+  if (!text.trim().startsWith("{")) return { at: 0, problem: "A payload is a JSON object: { … }." };
+  return { size, task: value?.startsWith('"') ? JSON.parse(value) : "" };
+}
+
+export const bound = (data, name, label, more) => field({
+  name, label, value: data.form[name], problem: data.problems[name] || previewProblem(data, name),
+  oninput: (value) => change(data, name, value), ...more,
+});
 
 /** Asks for the preview in `wait` ms; answers of older questions are dropped. */
 export function ask(data, wait = 0) {
@@ -18,7 +56,7 @@ export function ask(data, wait = 0) {
 }
 
 const AGAIN_MS = 30_000;
-/** Words such as "in 10 min" count from now; but what may have arrived already stays as it was sent. */
+/** Words such as "in 10 min" count from now; what may have arrived stays as it was sent. */
 export const isLater = ({ form, busy, error }) => form.meant?.at && !busy && error?.status !== 0;
 
 /** `{error, problems, rest, place}` of an ApiError. */
