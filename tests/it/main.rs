@@ -2,8 +2,6 @@
 // A failing test panics; clippy's own exemption does not cover helpers of a `#[test]`.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-#[path = "../../src/build/api_reference.rs"]
-mod api_reference;
 mod architecture;
 mod cli;
 mod engine;

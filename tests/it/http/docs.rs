@@ -10,8 +10,7 @@ use std::path::Path;
 use cued::http::assets::{self, inflate};
 use cued::http::docs::{BUILD, DocsPage, FILES, PAGES, size};
 use markdown::{
-    Destination, Documents, KINDS, broken_links, entries, first_sentence, headings, title, to_html,
-    unlisted,
+    Destination, Documents, KINDS, broken_links, entries, headings, title, to_html, unlisted,
 };
 use miniz_oxide::deflate::compress_to_vec;
 
@@ -431,10 +430,6 @@ fn headings_have_the_anchors_of_github() {
         ["a-b", "in-words", "43-schedule", "cued-work", "whats-new", "in-words-1", "invalid_state"]
     );
     assert_eq!((title(text).as_deref(), title("Text\n\n## A\n")), (Some("A b"), None));
-    assert_eq!(
-        first_sentence("# A b\n\nOne `two`\n[three](x.md). Four.\n\nFive.\n"),
-        "One two three"
-    );
 }
 
 #[test]

@@ -7,11 +7,17 @@ use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
 
-use crate::api_reference::pages;
 use crate::openapi::{OPERATIONS, Operation};
 use crate::support::*;
 
-const DESCRIPTION: &str = include_str!("../../../src/http/openapi.json");
+/// Writes the reference, and says which of its pages are not those of the description.
+const GENERATOR: &str = ".ci/openapi/reference.py";
+
+/// The page with what the examples share.
+const INDEX: &str = include_str!("../../../src/docs/reference/api.md");
+
+/// The other pages.
+const PAGES_OF_OPERATIONS: &str = "src/docs/reference/api";
 
 /// What the examples do not reach on a server of a test, and the answer instead.
 const REFUSED: [(&str, u16); 4] = [
@@ -36,9 +42,6 @@ const LAST: &str = "resetTestServer";
 /// The operations of browsers.
 const PAGES: &str = "pages";
 
-/// The page with what the examples share.
-const INDEX: &str = "reference/api";
-
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Language {
     Curl,
@@ -58,19 +61,21 @@ struct Example {
 
 /// The functions that the examples in Python and in JavaScript call, from the page that all others refer to.
 fn functions() -> [String; 2] {
-    let pages = pages(DESCRIPTION).unwrap();
-    let (_, text) = pages.iter().find(|(path, _)| path == INDEX).unwrap();
     ["python", "js"].map(|language| {
-        let (_, rest) = text.split_once(&format!("\n```{language}\n")).expect(language);
+        let (_, rest) = INDEX.split_once(&format!("\n```{language}\n")).expect(language);
         rest.split_once("\n```").unwrap().0.to_owned()
     })
 }
 
-/// The examples on the pages of the reference.
+/// The examples on the pages of the reference, that of the server last: it moves the clock.
 fn examples() -> Vec<Example> {
+    let pages = fs::read_dir(PAGES_OF_OPERATIONS).unwrap();
+    let mut pages: Vec<_> = pages.map(|page| page.unwrap().path()).collect();
+    pages.sort();
     let mut found = Vec::new();
-    for (path, text) in pages(DESCRIPTION).unwrap() {
-        for section in text.split("\n## ").skip(1).filter(|_| path != INDEX) {
+    for page in pages {
+        let text = fs::read_to_string(page).unwrap();
+        for section in text.split("\n## ").skip(1) {
             let (_, id) = section.lines().next().unwrap().split_once(" {#").expect(section);
             let id = id.strip_suffix('}').unwrap();
             let operation = OPERATIONS.iter().find(|operation| operation.id == id).expect(id);
@@ -87,6 +92,14 @@ fn examples() -> Vec<Example> {
         }
     }
     found
+}
+
+#[test]
+fn the_reference_is_that_of_the_description() {
+    let Ok(check) = Command::new("python3").args(["-B", GENERATOR, "--check"]).output() else {
+        return skip("there is no python3");
+    };
+    assert!(check.status.success(), "{}", String::from_utf8_lossy(&check.stderr));
 }
 
 #[test]
