@@ -33,7 +33,6 @@
 //! - `build.rs` compiles `build/malloc.c`, the settings of the C library's allocator, and compresses the description of
 //!   the API, the time zones, the page (`build/page.rs`, from `http/page`) and the documentation (`build/docs.rs`, from
 //!   `docs`) that the program contains.
-//! - `bench` is `cued bench`: it measures a server process on this machine; `benches/` compares builds.
 //! - `error` is the error type of service, engine and store; `panics` turns a panic into one; `random` is the only
 //!   source of randomness; `signals` waits for the signals that ask the process to end.
 //!
@@ -92,7 +91,6 @@
 
 pub mod api;
 pub mod app;
-pub mod bench;
 pub mod billing;
 pub mod cli;
 pub mod client;

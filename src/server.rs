@@ -54,8 +54,6 @@ pub struct ListenConfig {
     /// Derive the public URL from `api`.
     pub own_url: bool,
     pub metrics: Option<SocketAddr>,
-    /// Also stop when standard input ends: together with the parent process, however that ends.
-    pub until_input_ends: bool,
 }
 
 /// A server could not start or ended with an error. The text says what to do.
@@ -139,9 +137,8 @@ pub fn run(clock: Clock, mut config: Config, listen: ListenConfig) -> Result<(),
         let _runtime = runtime.enter();
         metrics.map(|listener| MetricsServer::start(listener, &app)).transpose()?
     };
-    let input = listen.until_input_ends.then(watch_input).transpose()?;
     let metrics_address = metrics.as_ref().map(|it| it.address);
-    let served = runtime.block_on(serve(port, metrics_address, &app, stdout, input, halt));
+    let served = runtime.block_on(serve(port, metrics_address, &app, stdout, halt));
     let elapsed =
         stopped_at.get().map_or(Duration::ZERO, |at| app.clock.monotonic().saturating_sub(*at));
     // Running deliveries end in the meantime.
@@ -219,7 +216,6 @@ async fn serve(
     metrics: Option<SocketAddr>,
     app: &Arc<App>,
     stdout: StdoutLock<'_>,
-    input: Option<oneshot::Receiver<()>>,
     halt: impl FnOnce() + Send + 'static,
 ) -> Result<SystemdService, ServeError> {
     let handle = |kind| signal(kind).map_err(ServeError::system("installing the signal handlers"));
@@ -233,7 +229,6 @@ async fn serve(
         tokio::select! {
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
-            () = end_of(input) => {}
         }
         tracing::info!("stopping: waiting for running requests and deliveries");
         service.stopping("Stopping: waiting for running requests and deliveries");
@@ -250,25 +245,6 @@ pub fn liveness(app: &Arc<App>) -> Liveness {
     let is_alive =
         move || app.store.writer_responds() && app.engine_stats.is_alive(app.clock.monotonic());
     Liveness { what: "Scheduler or writer thread", is_alive: Box::new(is_alive) }
-}
-
-fn watch_input() -> Result<oneshot::Receiver<()>, ServeError> {
-    let (sender, ended) = oneshot::channel();
-    let read = move || {
-        // A read error also counts as the end.
-        drop(io::copy(&mut io::stdin().lock(), &mut io::sink()));
-        drop(sender);
-    };
-    let thread = std::thread::Builder::new().name("input".to_owned()).spawn(read);
-    thread.map_err(ServeError::system("starting the thread that reads standard input"))?;
-    Ok(ended)
-}
-
-async fn end_of(input: Option<oneshot::Receiver<()>>) {
-    match input {
-        Some(input) => drop(input.await),
-        None => std::future::pending().await,
-    }
 }
 
 /// The metrics listener. It serves until the last delivery has ended.

@@ -10,7 +10,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 /// Shells report the end by a signal as an exit code of this plus its number.
 pub const SIGNALLED: i32 = 128;
 
-/// SIGINT, SIGTERM and, if asked for, SIGHUP. While it exists none of them ends the process by itself.
+/// SIGINT and SIGTERM. While it exists neither ends the process by itself.
 #[derive(Debug)]
 pub struct EndSignals {
     runtime: Runtime,
@@ -19,17 +19,10 @@ pub struct EndSignals {
 
 impl EndSignals {
     pub fn catch() -> io::Result<Self> {
-        Self::new(&[SignalKind::interrupt(), SignalKind::terminate()])
-    }
-
-    pub fn catch_with_hangup() -> io::Result<Self> {
-        Self::new(&[SignalKind::hangup(), SignalKind::interrupt(), SignalKind::terminate()])
-    }
-
-    fn new(kinds: &[SignalKind]) -> io::Result<Self> {
         let runtime = Builder::new_current_thread().enable_io().build()?;
         let context = runtime.enter();
-        let caught = kinds.iter().map(|kind| Ok((signal(*kind)?, kind.as_raw_value())));
+        let kinds = [SignalKind::interrupt(), SignalKind::terminate()];
+        let caught = kinds.into_iter().map(|kind| Ok((signal(kind)?, kind.as_raw_value())));
         let signals = caught.collect::<io::Result<_>>()?;
         drop(context);
         Ok(Self { runtime, signals })

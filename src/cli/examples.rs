@@ -8,7 +8,6 @@ pub const EXAMPLES: &[(&str, &str)] = &[
         "serve",
         "cued serve --dev --limits off\ncued serve --db /var/lib/cued/cued.db --public-url https://cue.example.com",
     ),
-    ("bench", "cued bench --dir /var/lib/cued"),
     ("user add", "cued user add me@example.com --db /var/lib/cued/cued.db"),
     ("user list", "cued user list --db /var/lib/cued/cued.db"),
     ("user set-plan", "cued user set-plan me@example.com pro"),

@@ -18,7 +18,7 @@ use crate::cli::output::{print, print_note};
 use crate::domain::text::shell_word;
 
 /// Commands by group. Those that are in none are clients of a server.
-const SERVER: [&str; 2] = ["serve", "bench"];
+const SERVER: [&str; 1] = ["serve"];
 const DATABASE_FILE: [&str; 8] =
     ["user", "key", "billing", "backup", "check", "restore", "promote", "clock"];
 

@@ -27,7 +27,7 @@ use crate::cli::error::{CliError, usage};
 use crate::cli::import::ImportAction;
 use crate::cli::input::variables;
 use crate::cli::printable::print_error;
-use crate::cli::server::{bench, serve};
+use crate::cli::server::serve;
 use crate::logging::{self, LogFormat};
 
 const USAGE: i32 = 2;
@@ -47,8 +47,6 @@ enum Command {
     /// Runs until SIGTERM or SIGINT. Every flag can be set by its environment variable instead; there is no
     /// configuration file.
     Serve(Box<serve::Serve>),
-    /// Benchmark this machine using temporary files (less than a minute)
-    Bench(bench::BenchCommand),
     /// Add, list, disable and enable users, and set their plans
     User(OnDatabase<accounts::UserAction>),
     /// Add, list and revoke API keys
@@ -155,7 +153,6 @@ impl Command {
                 variables::warn_of_unknown(&Cli::command());
                 serve.run()
             }
-            Self::Bench(bench) => bench.run(),
             Self::User(user) => user.action.run(&user.database),
             Self::Key(key) => key.action.run(&key.database),
             Self::Billing(billing) => billing.action.run(&billing.database),

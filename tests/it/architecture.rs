@@ -20,7 +20,7 @@ const MAX_FUNCTION_LINES: usize = 80;
 const MAY_USE_ALL: [&str; 5] = ["build", "cli", "lib", "main", "server"];
 
 /// The modules that each other module may import besides itself.
-const MAY_USE: [(&str, &[&str]); 24] = [
+const MAY_USE: [(&str, &[&str]); 23] = [
     ("domain", &[]),
     ("api", &["domain", "locks"]),
     ("cores", &[]),
@@ -43,7 +43,6 @@ const MAY_USE: [(&str, &[&str]); 24] = [
             "service", "store",
         ],
     ),
-    ("bench", &["clock", "locks", "signals", "store"]),
     ("service", &["app", "billing", "domain", "error", "mail", "panics", "random", "store"]),
     (
         "engine",

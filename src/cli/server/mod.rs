@@ -1,5 +1,4 @@
 //! Commands that run a server.
 
-pub mod bench;
 pub mod flag_values;
 pub mod serve;

@@ -168,10 +168,6 @@ pub struct Serve {
     #[arg(long, env = "CUED_TEST_CLOCK", value_name = "TIMESTAMP", num_args = 0..=1, default_missing_value = "now", help_heading = DEVELOPMENT)]
     test_clock: Option<String>,
 
-    /// Stop when standard input ends, so that the server never outlives the process that started it
-    #[arg(long, hide = true)]
-    until_input_ends: bool,
-
     #[command(flatten)]
     stripe: StripeFlags,
 }
@@ -248,9 +244,7 @@ impl Serve {
         };
         let config = self.config(db, dev)?;
         let own_url = self.public_url.is_none();
-        let until_input_ends = self.until_input_ends;
-        let listen =
-            ListenConfig { api: listen, own_url, metrics: self.metrics_listen, until_input_ends };
+        let listen = ListenConfig { api: listen, own_url, metrics: self.metrics_listen };
         let served = server::run(clock, config, listen).map_err(CliError::from);
         if let Some(Err(error)) = temporary.map(TempDir::close) {
             tracing::warn!(%error, "the temporary folder cannot be removed");

@@ -3,20 +3,16 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::time::Duration;
 
 use jiff::Timestamp;
 use rusqlite::Connection;
 
 use crate::error::Result;
-use crate::metrics::Stopwatch;
 use crate::store::cues::due_cues;
 use crate::store::cues::time_zones::{self, ZonedCue};
 use crate::store::db::counters;
 use crate::store::db::meta::{self, OverdueCounts};
-use crate::store::db::open::{
-    self, OpenError, SCHEMA, SCHEMA_VERSION, open_for_reading, open_read_only,
-};
+use crate::store::db::open::{OpenError, SCHEMA, SCHEMA_VERSION, open_for_reading, open_read_only};
 use crate::store::maintenance::retention::{self, PageUsage};
 use crate::store::{ReadTx, channels};
 
@@ -246,26 +242,4 @@ fn expected_parts() -> rusqlite::Result<BTreeSet<String>> {
 
 fn parts(file: &Connection) -> rusqlite::Result<BTreeSet<String>> {
     file.prepare(PARTS)?.query_map([], |row| row.get(0))?.collect()
-}
-
-/// With the settings of the server's file. Returns the milliseconds of each commit. Errors: the disk fails or is full.
-pub fn single_commits(path: &Path, duration: Duration) -> Result<Vec<f64>> {
-    let (file, clock) = (rusqlite::Connection::open(open::sqlite_name(path))?, Stopwatch::start());
-    open::enter_wal(&file)?;
-    file.execute_batch(
-        "PRAGMA synchronous = FULL;
-         CREATE TABLE rows (key INTEGER PRIMARY KEY, id BLOB NOT NULL UNIQUE, due INTEGER NOT NULL, body TEXT NOT NULL);
-         CREATE INDEX rows_due ON rows (due);",
-    )?;
-    let mut insert =
-        file.prepare("INSERT INTO rows (id, due, body) VALUES (randomblob(8), random(), ?1)")?;
-    let (mut times, body, mut before) = (Vec::new(), "x".repeat(400), clock.elapsed());
-    let end = before + duration;
-    while before < end {
-        insert.execute([&body])?;
-        let now = clock.elapsed();
-        times.push((now - before).as_secs_f64() * 1_000.0);
-        before = now;
-    }
-    Ok(times)
 }

@@ -2,7 +2,6 @@
 
 pub mod administration;
 pub mod backups;
-mod bench;
 mod client;
 mod commands_reference;
 mod docs;

@@ -1,11 +1,10 @@
 //! The surroundings of a measured server: its process, clients with a connection each, and a receiver of webhooks that
-//! records how late each one is. `benches/` uses it too.
+//! records how late each one is.
 
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, BufRead, BufReader, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -13,10 +12,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use cued::clock::Clock;
+use cued::locks::{Condvar, Mutex};
 use jiff::Timestamp;
-
-use crate::clock::Clock;
-use crate::locks::{Condvar, Mutex};
 
 /// The longest wait for one response: a slow disk must be able to finish, and a stuck run must end.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -37,16 +35,14 @@ impl ServerProcess {
             .args(["serve", "--dev", "--listen", "127.0.0.1:0", "--db"])
             .arg(db)
             .args(flags);
-        // It ends with its standard input, so with this process, however that ends. A group of its own keeps Ctrl-C
-        // from ending it first.
-        command.arg("--until-input-ends").stdin(Stdio::piped()).process_group(0);
         // Settings for another server must not affect the measurement.
         for (name, _) in
             std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("CUED_"))
         {
             command.env_remove(name);
         }
-        let mut process = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
+        let mut process =
+            command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
         let mut line = String::new();
         if let Some(stdout) = process.stdout.take() {
             BufReader::new(stdout).read_line(&mut line)?;

@@ -3,13 +3,16 @@
 //!
 //! ```sh
 //! cargo bench --bench service                                     # the release build of this tree
+//! cargo bench --bench service -- --rounds 1 --dir /var/lib/cued  # what this machine carries, with that disk
 //! cargo bench --bench service -- --against /tmp/cued-before      # beside another program
 //! cargo bench --bench service -- --only herd --rounds 9
 //! ```
 //!
-//! Each round starts a server on a new file for each figure. Prints the medians of the rounds and their ratio. A slow
-//! disk is made by the system's tracer: `--wrap "strace -f --seccomp-bpf -o /dev/null -e trace=fsync,fdatasync -e
+//! Each round starts a server on a new file for each row of [`FIGURES`]. Prints the medians of the rounds and their ratio.
+//! A slow disk is made by the system's tracer: `--wrap "strace -f --seccomp-bpf -o /dev/null -e trace=fsync,fdatasync -e
 //! inject=fsync,fdatasync:delay_exit=10000" --lead 30` lets each sync of the server take 10 ms longer.
+
+mod load;
 
 use std::error::Error;
 use std::io;
@@ -18,22 +21,21 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Parser;
-use cued::bench::load::{
-    Client, Receiver, ServerProcess, count, measure, quantile, request, string_field,
-};
 use cued::clock::Clock;
 use jiff::{SignedDuration, Timestamp};
+use rusqlite::Connection;
 use serde_json::{Value, json};
+
+use crate::load::{
+    Calls, Client, Receiver, ServerProcess, count, measure, quantile, request, string_field,
+};
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 const TIMEOUT: Duration = Duration::from_secs(300);
-
-/// Cues of a herd.
-const HERD: usize = 10_000;
 
 #[derive(Parser)]
 struct Options {
@@ -41,14 +43,17 @@ struct Options {
     #[arg(long)]
     against: Option<PathBuf>,
     /// Rounds; their medians are printed
-    #[arg(long, default_value_t = 5)]
-    rounds: usize,
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
     /// Duration of each measurement of a rate
     #[arg(long, default_value_t = 2.0)]
     seconds: f64,
     /// Seconds for the creation of a herd, before it is due
     #[arg(long, default_value_t = 8.0)]
     lead: f64,
+    /// Cues of a herd
+    #[arg(long, default_value_t = 10_000)]
+    herd: usize,
     /// Only the figures whose names begin with one of these
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
@@ -63,13 +68,15 @@ struct Options {
     bench: bool,
 }
 
-/// A figure: its name, the flags of the server, and how it is measured. A rate, or a time in milliseconds.
-struct Figure(&'static str, fn(&Bed) -> Result<f64>);
+/// Rates and times in milliseconds, each with the end of its name.
+type Values = Vec<(&'static str, f64)>;
+
+/// What is measured with one server: the beginning of the names, and the values.
+struct Figure(&'static str, fn(&Bed) -> Result<Values>);
 
 const FIGURES: [Figure; 14] = [
-    Figure("memory_start_mib", |bed| {
-        Ok(bed.server.memory("VmRSS:").unwrap_or_default() / 1_048_576.0)
-    }),
+    Figure("memory_start", |bed| Ok(vec![("_mib", bed.memory_mib("VmRSS:"))])),
+    Figure("sqlite_commits", Bed::sqlite),
     Figure("creates_1", |bed| bed.creates(1)),
     Figure("creates_16", |bed| bed.creates(16)),
     Figure("creates_64", |bed| bed.creates(64)),
@@ -79,33 +86,38 @@ const FIGURES: [Figure; 14] = [
     Figure("herd_one_account", |bed| bed.herd(1, 1)),
     Figure("herd_50_accounts", |bed| bed.herd(50, 1)),
     Figure("herd_50_destinations", |bed| bed.herd(1, 50)),
-    Figure("hang_none_ms", |bed| bed.beside_hanging(0)),
-    Figure("hang_10_of_50_ms", |bed| bed.beside_hanging(10)),
-    Figure("lone_lateness_p50_ms", |bed| bed.lone_deliveries(0.5)),
-    Figure("lone_lateness_p99_ms", |bed| bed.lone_deliveries(0.99)),
+    Figure("hang_none", |bed| bed.beside_hanging(0)),
+    Figure("hang_10_of_50", |bed| bed.beside_hanging(10)),
+    Figure("lone_lateness", Bed::lone_deliveries),
 ];
 
 fn main() -> Result<()> {
     let options = Options::parse();
     let own = PathBuf::from(env!("CARGO_BIN_EXE_cued"));
     let programs: Vec<PathBuf> = std::iter::once(own).chain(options.against.clone()).collect();
-    println!("{:<24} {:>12} {:>12} {:>8}", "median", "this", "other", "ratio");
+    println!("{:<30} {:>12} {:>12} {:>8}", "median", "this", "other", "ratio");
     let is_wanted = |figure: &&Figure| {
         options.only.is_empty()
             || options.only.iter().any(|prefix| figure.0.starts_with(prefix.as_str()))
     };
     for Figure(name, measure) in FIGURES.iter().filter(is_wanted) {
-        let mut values = vec![Vec::new(); programs.len()];
+        let mut rounds: Vec<Vec<Values>> = vec![Vec::new(); programs.len()];
         for _ in 0..options.rounds {
-            for (program, values) in programs.iter().zip(&mut values) {
-                values.push(measure(&Bed::start(program, &options)?)?);
+            for (program, rounds) in programs.iter().zip(&mut rounds) {
+                rounds.push(measure(&Bed::start(program, &options)?)?);
             }
         }
-        let medians: Vec<f64> = values.iter_mut().map(|values| quantile(values, 0.5)).collect();
-        print!("{name:<24} {:>12.2}", medians[0]);
-        match medians.get(1) {
-            Some(other) => println!(" {other:>12.2} {:>8.3}", medians[0] / other),
-            None => println!(),
+        for (index, (end, _)) in rounds[0][0].iter().enumerate() {
+            let median = |rounds: &Vec<Values>| {
+                let mut values: Vec<f64> = rounds.iter().map(|values| values[index].1).collect();
+                quantile(&mut values, 0.5)
+            };
+            let medians: Vec<f64> = rounds.iter().map(median).collect();
+            print!("{:<30} {:>12.2}", format!("{name}{end}"), medians[0]);
+            match medians.get(1) {
+                Some(other) => println!(" {other:>12.2} {:>8.3}", medians[0] / other),
+                None => println!(),
+            }
         }
     }
     Ok(())
@@ -115,11 +127,13 @@ fn main() -> Result<()> {
 struct Bed {
     // Dropped before the folder of its file.
     server: ServerProcess,
-    _folder: tempfile::TempDir,
+    folder: tempfile::TempDir,
     clock: Clock,
     duration: Duration,
     /// Seconds until a herd is due.
     lead: f64,
+    /// Cues of a herd.
+    herd: usize,
 }
 
 impl Bed {
@@ -136,7 +150,12 @@ impl Bed {
         let flags = [&flags[..], &[plans.to_str().unwrap_or_default()]].concat();
         let server = ServerProcess::start(&wrap, program, &folder.path().join("cued.db"), &flags)?;
         let duration = Duration::try_from_secs_f64(options.seconds)?;
-        Ok(Self { server, _folder: folder, clock: Clock::system(), duration, lead: options.lead })
+        let (lead, herd) = (options.lead, options.herd);
+        Ok(Self { server, folder, clock: Clock::system(), duration, lead, herd })
+    }
+
+    fn memory_mib(&self, name: &str) -> f64 {
+        self.server.memory(name).unwrap_or_default() / 1_048_576.0
     }
 
     fn register(&self, number: usize) -> Result<String> {
@@ -154,16 +173,38 @@ impl Bed {
         &self,
         clients: usize,
         work: impl Fn(usize, &mut Client) -> io::Result<bool> + Sync,
-    ) -> Result<f64> {
-        Ok(measure(&self.clock, self.server.address, clients, self.duration, work)?.rate)
+    ) -> Result<Values> {
+        let calls = measure(&self.clock, self.server.address, clients, self.duration, work)?;
+        Ok(with_times(calls))
     }
 
-    fn creates(&self, clients: usize) -> Result<f64> {
+    /// Commits of a row by SQLite alone, with the guarantees of the server's file.
+    fn sqlite(&self) -> Result<Values> {
+        let file = Connection::open(self.folder.path().join("bare.db"))?;
+        file.pragma_update(None, "journal_mode", "WAL")?;
+        file.execute_batch(
+            "PRAGMA synchronous = FULL;
+             CREATE TABLE rows (key INTEGER PRIMARY KEY, id BLOB NOT NULL UNIQUE, due INTEGER NOT NULL, body TEXT NOT NULL);
+             CREATE INDEX rows_due ON rows (due);",
+        )?;
+        let mut insert =
+            file.prepare("INSERT INTO rows (id, due, body) VALUES (randomblob(8), random(), ?1)")?;
+        let (began, body, mut latencies) = (Instant::now(), "x".repeat(400), Vec::new());
+        while began.elapsed() < self.duration {
+            let commit = Instant::now();
+            insert.execute([&body])?;
+            latencies.push(commit.elapsed().as_secs_f64() * 1_000.0);
+        }
+        let rate = count(latencies.len()) / began.elapsed().as_secs_f64();
+        Ok(with_times(Calls { rate, latencies }))
+    }
+
+    fn creates(&self, clients: usize) -> Result<Values> {
         let create = create(&self.register(0)?, &never(), "http://127.0.0.1:9/", "webhook");
         self.rate(clients, |_, client| client.call(&create).map(|_| true))
     }
 
-    fn reads(&self, what: &str) -> Result<f64> {
+    fn reads(&self, what: &str) -> Result<Values> {
         let key = self.register(0)?;
         let mut client = Client::connect(self.server.address)?;
         for _ in 0..1_000 {
@@ -177,7 +218,7 @@ impl Bed {
     }
 
     /// A claim and its outcome.
-    fn claims(&self) -> Result<f64> {
+    fn claims(&self) -> Result<Values> {
         let key = self.register(0)?;
         let due = self.in_seconds(self.lead)?;
         self.create_due(due, |_| create(&key, &once(due), "", "worker"))?;
@@ -206,7 +247,7 @@ impl Bed {
     /// Waits until a herd of worker cues has fired: claims wait while the scheduler fires.
     fn wait_for_claimable(&self, due: Timestamp) -> Result<()> {
         let mut client = Client::connect(self.server.address)?;
-        let all = format!("\"pending_worker_claims\":{HERD}");
+        let all = format!("\"pending_worker_claims\":{}", self.herd);
         while !client.call(&request("GET", "/health", "", ""))?.contains(&all) {
             if self.clock.now() > due + SignedDuration::from_secs(60) {
                 return Err("the cues did not fire in time".into());
@@ -217,17 +258,18 @@ impl Bed {
     }
 
     /// Deliveries per second of cues of several accounts to several destinations, all due at once.
-    fn herd(&self, accounts: usize, destinations: usize) -> Result<f64> {
+    fn herd(&self, accounts: usize, destinations: usize) -> Result<Values> {
         let receiver = Receiver::start(destinations)?;
         let due = self.create_herd(accounts, |number| receiver.url(number))?;
-        let mut late = receiver.take(HERD, TIMEOUT)?;
+        let mut late = receiver.take(self.herd, TIMEOUT)?;
         debug_assert!(self.clock.now() >= due);
-        Ok(count(HERD) / quantile(&mut late, 1.0) * 1_000.0)
+        let rate = count(self.herd) / quantile(&mut late, 1.0) * 1_000.0;
+        Ok(vec![("", rate), ("_peak_mib", self.memory_mib("VmHWM:"))])
     }
 
     /// Time until all deliveries to the healthy ones of 50 destinations are done, with `hanging` of them hanging for 30
-    /// s; in milliseconds.
-    fn beside_hanging(&self, hanging: usize) -> Result<f64> {
+    /// s.
+    fn beside_hanging(&self, hanging: usize) -> Result<Values> {
         let receiver = Receiver::start(50)?;
         let hosts = (0..hanging).map(|_| hanging_host()).collect::<io::Result<Vec<String>>>()?;
         let url = |number: usize| match hosts.get(number % 50) {
@@ -235,11 +277,12 @@ impl Bed {
             None => receiver.url(number),
         };
         self.create_herd(1, url)?;
-        let mut late = receiver.take(HERD / 50 * (50 - hanging), TIMEOUT)?;
-        Ok(quantile(&mut late, 1.0))
+        let healthy = (0..self.herd).filter(|number| number % 50 >= hanging).count();
+        let mut late = receiver.take(healthy, TIMEOUT)?;
+        Ok(vec![("_ms", quantile(&mut late, 1.0))])
     }
 
-    fn lone_deliveries(&self, share: f64) -> Result<f64> {
+    fn lone_deliveries(&self) -> Result<Values> {
         let (key, receiver) = (self.register(0)?, Receiver::start(1)?);
         let first = self.in_seconds(2.0)?;
         let step = |number: usize| {
@@ -248,7 +291,7 @@ impl Bed {
         self.create_all(100, |number| {
             create(&key, &once(first + step(number)), &receiver.url(0), "webhook")
         })?;
-        Ok(quantile(&mut receiver.take(100, TIMEOUT)?, share))
+        Ok(times(receiver.take(100, TIMEOUT)?))
     }
 
     fn create_herd(
@@ -264,9 +307,9 @@ impl Bed {
         Ok(due)
     }
 
-    /// Creates [`HERD`] cues that are due at `due`. Errors: it takes until then.
+    /// Creates a herd of cues that are due at `due`. Errors: it takes until then.
     fn create_due(&self, due: Timestamp, request: impl Fn(usize) -> Vec<u8> + Sync) -> Result<()> {
-        self.create_all(HERD, request)?;
+        self.create_all(self.herd, request)?;
         if self.clock.now() >= due {
             return Err("the cues were not created in time: use a larger --lead".into());
         }
@@ -286,6 +329,14 @@ impl Bed {
     fn in_seconds(&self, seconds: f64) -> Result<Timestamp> {
         Ok(self.clock.now().checked_add(Duration::try_from_secs_f64(seconds)?)?)
     }
+}
+
+fn with_times(calls: Calls) -> Values {
+    [vec![("", calls.rate)], times(calls.latencies)].concat()
+}
+
+fn times(mut times: Vec<f64>) -> Values {
+    vec![("_p50_ms", quantile(&mut times, 0.5)), ("_p99_ms", quantile(&mut times, 0.99))]
 }
 
 /// A host that accepts connections and never answers.
