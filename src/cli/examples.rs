@@ -106,7 +106,6 @@ pub const EXAMPLES: &[(&str, &str)] = &[
     ),
     ("health", "cued health --local"),
     ("sink", "cued sink --script 500,timeout,429:5,200"),
-    ("conformance", "cued conformance https://cue.example.com\ncued conformance --only 7"),
 ];
 
 /// The command with the examples of all commands in it, after the first paragraph of their long help.

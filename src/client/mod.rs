@@ -181,7 +181,7 @@ impl Client {
     }
 
     /// Sends a request once, and returns the answer whatever its status.
-    pub fn call_once(&self, request: &ApiRequest) -> Result<ApiResponse, ClientError> {
+    fn call_once(&self, request: &ApiRequest) -> Result<ApiResponse, ClientError> {
         self.read(&mut self.exchange(request, Some(request.timeout.unwrap_or(TIMEOUT)), None)?)
     }
 

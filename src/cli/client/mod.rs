@@ -15,7 +15,7 @@ use crate::cli::client::command::{Entry, View, Work, action, common_options, ent
 use crate::cli::client::commands::sign_in::open::Open;
 use crate::cli::client::commands::sign_in::{Login, Logout, print_account};
 use crate::cli::client::commands::{
-    account, api, apply, channel, conformance, cue, health, mcp, run, schedule, sink, tail, work,
+    account, api, apply, channel, cue, health, mcp, run, schedule, sink, tail, work,
 };
 use crate::cli::client::context::ClientArgs;
 use crate::cli::error::{CliError, usage};
@@ -120,7 +120,6 @@ fn entries() -> Vec<Entry> {
         entry("info", "Show the version and public settings of the server", [], Work::Code(health::info)),
         action::<sink::Sink>("sink", sink::HELP),
         action::<mcp::Mcp>("mcp", mcp::HELP),
-        action::<conformance::Conformance>("conformance", conformance::HELP),
     ];
     // After the commands of one cue or channel, before those of the account.
     let place = entries.iter().position(|entry| entry.name() == "account").unwrap_or(entries.len());

@@ -19,17 +19,6 @@ pub fn may_contain_secret(text: &str) -> bool {
     [KEY_PREFIX, SECRET_PREFIX].iter().any(|prefix| text.contains(prefix))
 }
 
-/// The text with `…` in the place of each API key and webhook secret.
-pub fn without_secrets(text: &str) -> String {
-    [KEY_PREFIX, SECRET_PREFIX].iter().fold(text.to_owned(), |text, prefix| {
-        let mut parts = text.split(prefix);
-        let first = parts.next().unwrap_or_default().to_owned();
-        parts.fold(first, |text, part| {
-            text + prefix + "…" + part.trim_start_matches(char::is_alphanumeric)
-        })
-    })
-}
-
 /// Declares a secret text, which `Debug` does not show.
 macro_rules! secret {
     ($(#[$attribute:meta])* $name:ident) => {

@@ -4,7 +4,6 @@ pub mod account;
 pub mod api;
 pub mod apply;
 pub mod channel;
-pub mod conformance;
 pub mod cue;
 pub mod health;
 pub mod mcp;

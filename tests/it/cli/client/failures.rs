@@ -10,7 +10,7 @@ use cued::cli::Cli;
 use crate::support::*;
 
 /// A run of each command that makes requests and ends by itself.
-pub const COMMANDS: [&[&str]; 52] = [
+pub const COMMANDS: [&[&str]; 51] = [
     &["login", "--key", "-"],
     &["logout"],
     &["whoami"],
@@ -62,7 +62,6 @@ pub const COMMANDS: [&[&str]; 52] = [
     &["api", "GET", "/v1/cues"],
     &["health"],
     &["info"],
-    &["conformance"],
 ];
 
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/cli/client/cues.yaml");

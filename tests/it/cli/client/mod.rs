@@ -6,7 +6,6 @@ mod apply_partly;
 mod apply_sources;
 mod channel;
 mod completion;
-mod conformance;
 mod cue;
 mod cue_edit;
 mod cue_fields;
