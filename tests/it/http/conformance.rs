@@ -1,8 +1,13 @@
 //! `tests/conformance`: what the server must do, and that a server which does something else is noticed.
 
+use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use cued::domain::webhook::signature::{SigningSecrets, signature_headers};
+use jiff::Timestamp;
+
+use crate::support::delivery_fixture::SECRET;
 use crate::support::*;
 
 /// Its pauses take no time.
@@ -303,6 +308,33 @@ fn a_status_a_header_and_an_order_that_differ_are_reported() {
         of(promise);
     }
     assert_nothing_is_left(&user);
+}
+
+#[test]
+fn a_delivery_is_verified_by_both_signatures_and_their_time() {
+    if start(DEV_UNLIMITED).is_none() {
+        return;
+    }
+    let secrets = SigningSecrets { current: SECRET, previous: None };
+    let now = Timestamp::now().as_second();
+    let headers = |at: i64| -> BTreeMap<String, String> {
+        let headers = signature_headers(secrets, "id", at, b"{}");
+        headers.into_iter().map(|(name, value)| (name.to_lowercase(), value)).collect()
+    };
+    let mut cases = vec![headers(now), headers(now - 400), headers(now + 400)];
+    for name in headers(now).into_keys() {
+        let mut changed = headers(now);
+        changed.get_mut(&name).unwrap().push('0');
+        cases.push(changed);
+    }
+    let code = "import json, sys, receiver\n\
+        cases = json.loads(sys.argv[2])\n\
+        print([receiver.is_verified(sys.argv[1], headers, b'{}') for headers in cases])";
+    let mut python = Command::new("python3");
+    python.args(["-B", "-c", code, SECRET, &json!(cases).to_string()]).current_dir(FOLDER);
+    let output = python.output().unwrap();
+    let found = format!("[True{}]\n", ", False".repeat(cases.len() - 1));
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), found, "{cases:#?}");
 }
 
 #[test]
