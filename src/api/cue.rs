@@ -42,19 +42,78 @@ plain_fields!(fields);
 /// Of `callback.timeout_seconds`.
 pub const TIMEOUT_SECONDS: RangeInclusive<i64> = 1..=300;
 
-/// The parts of fields, in the order of a text for people. Those of the payload and of the headers are the user's own.
-pub const PARTS: [(&str, &str); 6] = [
-    ("schedule", "type cron every at timezone catch_up start end jitter_seconds"),
-    ("callback", "url method headers timeout_seconds flow outcome_from_response"),
-    ("callback.flow", "key parallelism per_minute"),
-    ("retry", "max_attempts backoff_minutes backoff_seconds"),
-    ("on_failure", "email webhook pause"),
-    ("verification", "mode"),
+/// A field whose parts are none of the user's own, as the parts of the payload and of the headers are.
+#[derive(Debug, Clone, Copy)]
+pub struct NamedField {
+    /// With a dot before a part of an object.
+    pub path: &'static str,
+    /// The flag of the command line that sets it, if its name is not that of the outermost field.
+    pub flag: Option<&'static str>,
+    /// A value such as `123` is text there, and not a number.
+    pub is_text: bool,
+}
+
+const fn text(path: &'static str, flag: Option<&'static str>) -> NamedField {
+    NamedField { path, flag, is_text: true }
+}
+
+const fn other(path: &'static str, flag: Option<&'static str>) -> NamedField {
+    NamedField { path, flag, is_text: false }
+}
+
+/// The texts and the parts of objects, in the order of a text for people. Plain fields have a table of their own.
+pub const NAMED_FIELDS: [NamedField; 30] = [
+    text("name", None),
+    text("slug", None),
+    text("description", None),
+    text("status", None),
+    other("tags", Some("tag")),
+    text("schedule.type", None),
+    text("schedule.cron", Some("cron")),
+    text("schedule.every", Some("every")),
+    text("schedule.at", Some("at")),
+    text("schedule.timezone", Some("tz")),
+    text("schedule.catch_up", Some("catch-up")),
+    text("schedule.start", Some("start")),
+    text("schedule.end", Some("end")),
+    other("schedule.jitter_seconds", Some("jitter")),
+    text("callback.url", Some("url")),
+    text("callback.method", Some("method")),
+    other("callback.headers", Some("header")),
+    other("callback.timeout_seconds", Some("timeout")),
+    other("callback.flow", None),
+    other("callback.outcome_from_response", Some("outcome-from-response")),
+    text("callback.flow.key", Some("flow-key")),
+    other("callback.flow.parallelism", Some("parallelism")),
+    other("callback.flow.per_minute", Some("per-minute")),
+    other("retry.max_attempts", None),
+    other("retry.backoff_minutes", None),
+    other("retry.backoff_seconds", None),
+    other("on_failure.email", None),
+    text("on_failure.webhook", Some("on-failure")),
+    other("on_failure.pause", None),
+    text("verification.mode", Some("verification")),
 ];
 
-/// The names of fields and of their parts.
-pub fn field_names() -> impl Iterator<Item = &'static str> {
-    FIELDS.into_iter().chain(PARTS.into_iter().flat_map(|(_, parts)| parts.split(' ')))
+/// The names of the parts of an object; none if it has none, or the user's own.
+pub fn parts_of(object: &str) -> impl Iterator<Item = &'static str> {
+    let part = move |field: &NamedField| {
+        let part = field.path.strip_prefix(object)?.strip_prefix('.')?;
+        (!part.contains('.')).then_some(part)
+    };
+    NAMED_FIELDS.iter().filter_map(part)
+}
+
+/// The paths of all fields and of their parts.
+pub fn field_paths() -> impl Iterator<Item = &'static str> {
+    let parts = NAMED_FIELDS.iter().map(|field| field.path).filter(|path| path.contains('.'));
+    FIELDS.into_iter().chain(parts)
+}
+
+/// The flag whose name is not that of the field.
+pub fn flag_of(path: &str) -> Option<&'static str> {
+    let named = NAMED_FIELDS.iter().find(|field| field.path == path).and_then(|field| field.flag);
+    named.or(PlainField::named(path).map(|field| field.flag.0))
 }
 
 /// The fields that a PATCH removes with `null`.
@@ -70,15 +129,12 @@ pub fn unfit_fields(transport: Transport) -> impl Iterator<Item = &'static str> 
     callback.into_iter().chain(plain.map(|field| field.name))
 }
 
-/// Returns whether the field has a text: a value such as `123` is text there, and not a number.
+/// Returns whether the field has a text.
 pub fn is_text_field(path: &str) -> bool {
     let is_word = |field: &PlainField| matches!(field.values, Values::Words(_));
-    TEXT_FIELDS.split(' ').any(|text| text == path) || PlainField::named(path).is_some_and(is_word)
+    NAMED_FIELDS.iter().any(|field| field.is_text && field.path == path)
+        || PlainField::named(path).is_some_and(is_word)
 }
-
-const TEXT_FIELDS: &str = "name slug description status schedule.type schedule.cron schedule.every schedule.at \
-    schedule.timezone schedule.catch_up schedule.start schedule.end callback.url callback.method \
-    callback.flow.key on_failure.webhook verification.mode";
 
 const MAX_DESCRIPTION: usize = 10_000;
 

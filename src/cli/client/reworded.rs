@@ -2,15 +2,14 @@
 
 use serde_json::Value;
 
-use crate::api::cue::{FIELDS, PARTS};
-use crate::cli::client::words::{FLAGS, with_runs};
+use crate::api::cue::{field_paths, flag_of};
+use crate::cli::client::words::with_runs;
 use crate::cli::error::CliError;
 use crate::cli::nearest::{nearest, question};
 use crate::cli::output::table::whole_span;
 use crate::cli::printable::printable;
 use crate::client::credentials::{Target, server_url};
 use crate::client::request::{ClientError, RefusedRequest};
-use crate::domain::cue_fields::PlainField;
 
 /// Phrases of the API, which has them from its first clients, and their meaning for a person.
 const PHRASES: [(&str, &str); 8] = [
@@ -76,7 +75,7 @@ fn fault(detail: &Value, given: &dyn Fn(&str) -> Option<(String, String)>) -> Op
         .iter()
         .fold(message.to_owned(), |text, (phrase, words)| text.replace(phrase, words));
     let message = message.strip_prefix(&format!("{path} ")).unwrap_or(&message);
-    match flag_of(&path, given) {
+    match given_flag(&path, given) {
         Some(flag) if path.ends_with("_seconds") => Some(format!("{flag}: {}", with_span(message))),
         Some(flag) => Some(format!("{flag}: {message}")),
         None => Some(format!("{path}: {message}")),
@@ -95,13 +94,10 @@ fn with_span(message: &str) -> String {
 
 /// A field that no cue has, with the nearest one. `None` for one that only does not fit the others.
 fn unknown_field(path: &str) -> Option<String> {
-    let parts = PARTS.into_iter();
-    let inner = parts
-        .flat_map(|(field, parts)| parts.split(' ').map(move |part| format!("{field}.{part}")));
-    let known: Vec<String> = FIELDS.map(str::to_owned).into_iter().chain(inner).collect();
+    let known: Vec<&str> = field_paths().collect();
     let last = |path: &str| path.rsplit('.').next().unwrap_or_default().to_owned();
     let with_name = |name: &str| -> Vec<&str> {
-        known.iter().map(String::as_str).filter(|path| last(path) == name).collect()
+        known.iter().copied().filter(|path| last(path) == name).collect()
     };
     let (name, shown) = (last(path), printable(path));
     match path {
@@ -111,7 +107,7 @@ fn unknown_field(path: &str) -> Option<String> {
                 "there is no field {shown:?}; set status to paused, or run `cued cue pause`"
             ));
         }
-        path if known.iter().any(|field| field == path) => return None,
+        path if known.contains(&path) => return None,
         _ => {}
     }
     let mut near = with_name(&name);
@@ -124,22 +120,26 @@ fn unknown_field(path: &str) -> Option<String> {
     Some(format!("there is no field {shown:?}{advice}"))
 }
 
+/// Fields of the request that runs a cue, and their flags.
+const OF_FIRE: [(&str, &str); 2] = [("payload_override", "payload"), ("send_at", "at")];
+
 /// `--url` for `callback.url`, if the command line has it. With advice for a URL without a scheme.
-fn flag_of(path: &str, given: &dyn Fn(&str) -> Option<(String, String)>) -> Option<String> {
-    let is_at = |field: &str| {
-        path.strip_prefix(field).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
-    };
-    let named = FLAGS.iter().find(|(field, _)| is_at(field)).map(|(_, flag)| *flag);
-    let named = named.or(PlainField::named(path).map(|field| field.flag.0)).map(str::to_owned);
-    let name =
-        named.unwrap_or_else(|| path.split('.').next().unwrap_or_default().replace('_', "-"));
+fn given_flag(path: &str, given: &dyn Fn(&str) -> Option<(String, String)>) -> Option<String> {
+    // An entry of a field has its flag: a header, a tag.
+    let around = path.rmatch_indices('.').map(|(end, _)| &path[..end]);
+    let named = std::iter::once(path).chain(around).find_map(|path| {
+        let of_fire = OF_FIRE.iter().find(|(field, _)| *field == path).map(|(_, flag)| *flag);
+        flag_of(path).or(of_fire)
+    });
+    let outermost = || path.split('.').next().unwrap_or_default().replace('_', "-");
+    let name = named.map_or_else(outermost, str::to_owned);
     given(&name).or_else(|| given(path)).map(|(flag, _)| format!("--{flag}"))
 }
 
 /// A message that begins with a field, without `detail`.
 fn reword_message(refused: &mut RefusedRequest, given: &dyn Fn(&str) -> Option<(String, String)>) {
-    let field = FLAGS.iter().find(|(field, _)| refused.message.starts_with(&format!("{field} ")));
-    let Some((field, name)) = field else { return };
+    let field = refused.message.split(' ').next().unwrap_or_default();
+    let Some(name) = flag_of(field) else { return };
     let Some((flag, value)) = given(name) else { return };
     let mut text = format!("--{flag}{}", &refused.message[field.len()..]);
     if flag == "url" && !value.contains("://") {

@@ -87,31 +87,6 @@ pub fn with_runs(message: &str) -> String {
     words.iter().fold(message.to_owned(), |text, (api, own)| text.replace(api, own))
 }
 
-/// Fields of a body, and their flags where the names differ.
-pub const FLAGS: [(&str, &str); 21] = [
-    ("callback.url", "url"),
-    ("callback.method", "method"),
-    ("callback.headers", "header"),
-    ("callback.timeout_seconds", "timeout"),
-    ("callback.flow.parallelism", "parallelism"),
-    ("callback.flow.per_minute", "per-minute"),
-    ("callback.flow.key", "flow-key"),
-    ("schedule.cron", "cron"),
-    ("schedule.every", "every"),
-    ("schedule.at", "at"),
-    ("schedule.start", "start"),
-    ("schedule.end", "end"),
-    ("schedule.timezone", "tz"),
-    ("schedule.catch_up", "catch-up"),
-    ("schedule.jitter_seconds", "jitter"),
-    ("payload_override", "payload"),
-    ("send_at", "at"),
-    ("tags", "tag"),
-    ("verification.mode", "verification"),
-    ("callback.outcome_from_response", "outcome-from-response"),
-    ("on_failure.webhook", "on-failure"),
-];
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-use crate::api::cue::{FIELDS, PARTS, TIMEOUT_SECONDS, unfit_fields};
+use crate::api::cue::{FIELDS, TIMEOUT_SECONDS, parts_of, unfit_fields};
 use crate::api::preview::schedule_fields;
 use crate::cli::client::commands::apply::faults::{At, Faults, without_value};
 use crate::cli::input::placed::{Entry, Node, Place, Placed};
@@ -146,12 +146,13 @@ impl FieldReader<'_> {
     }
 
     fn check_parts(&mut self, field: &str, value: &Placed) {
-        let Some((_, known)) = PARTS.iter().find(|(name, _)| *name == field) else { return };
-        for part in
-            value.entries().iter().filter(|part| !known.split(' ').any(|name| name == part.key))
-        {
-            let otherwise = format!("it has {}", known.replace(' ', ", "));
-            let advice = did_you_mean(&part.key, known.split(' '), otherwise);
+        let known: Vec<&str> = parts_of(field).collect();
+        if known.is_empty() {
+            return;
+        }
+        for part in value.entries().iter().filter(|part| !known.contains(&part.key.as_str())) {
+            let otherwise = format!("it has {}", known.join(", "));
+            let advice = did_you_mean(&part.key, known.iter().copied(), otherwise);
             self.fault_at(part, format!("{field} has no field {:?}; {advice}", part.key));
         }
     }

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use serde_json::{Map, Value, json};
 
-use crate::api::cue::{FIELDS, field_names, removable_fields, unfit_fields};
+use crate::api::cue::{FIELDS, field_paths, removable_fields, unfit_fields};
 use crate::cli::client::command::Call;
 use crate::cli::client::commands::cue::next_run;
 use crate::cli::client::commands::schedule::{note, send_fields, understand_fields};
@@ -170,7 +170,8 @@ fn differing(old: &Value, new: &Value) -> Map<String, Value> {
 }
 
 pub fn document(fields: &Value, note: &str) -> String {
-    format!("{note}{}", ordered(fields, &field_names().collect::<Vec<_>>()))
+    let names = field_paths().map(|path| path.rsplit('.').next().unwrap_or(path));
+    format!("{note}{}", ordered(fields, &names.collect::<Vec<_>>()))
 }
 
 pub fn is_empty(text: &str) -> bool {

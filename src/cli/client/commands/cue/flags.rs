@@ -7,9 +7,9 @@ use clap::{Arg, ArgAction};
 use jiff::SignedDuration;
 use serde_json::{Map, Number, Value, json};
 
+use crate::api::cue::NAMED_FIELDS;
 use crate::cli::client::command::{Call, flag, number, server_flag, switch, tag_flag, words};
 use crate::cli::client::commands::schedule::ZONE;
-use crate::cli::client::words::FLAGS;
 use crate::cli::error::{CliError, usage};
 use crate::cli::input;
 use crate::cli::output::table::{parse_duration, parse_seconds};
@@ -120,8 +120,8 @@ pub fn body(call: &Call<'_>) -> Result<Value, CliError> {
     let mut body = json!({ "schedule": {} });
     for flag in TEXTS.split(' ') {
         if let Some(text) = call.text(flag) {
-            let field =
-                FLAGS.iter().find(|(_, named)| *named == flag).map_or(flag, |(field, _)| field);
+            let field = NAMED_FIELDS.iter().find(|field| field.flag == Some(flag));
+            let field = field.map_or(flag, |field| field.path);
             *field.split('.').fold(&mut body, |value, name| &mut value[name]) = text.into();
         }
     }
