@@ -116,7 +116,7 @@ impl PlainField {
     /// Why a cue of this transport cannot have the field.
     pub fn misfit(&self, transport: Transport) -> Option<String> {
         let (_, reason) = self.only.filter(|(only, _)| *only != transport)?;
-        Some(format!("{reason}: leave {} out, or null", self.name))
+        Some(format!("{reason}: leave it out, or null"))
     }
 }
 
