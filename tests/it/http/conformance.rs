@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use cued::domain::webhook::signature::{SigningSecrets, signature_headers};
@@ -382,17 +383,28 @@ fn a_delivery_that_came_is_checked_also_if_the_server_knows_no_response() {
 fn an_interrupted_run_deletes_what_it_has_created_and_a_second_interrupt_ends_at_once() {
     for is_twice in [false, true] {
         let Some((server, user)) = start(DEV_UNLIMITED) else { return };
-        let is_refused = AtomicBool::new(false);
-        // The webhooks delete nothing before their end, which the rate limit delays.
+        let is_interrupted = Arc::new(AtomicBool::new(false));
+        let (is_made, is_refused) = (AtomicBool::new(false), AtomicBool::new(false));
+        let interrupted = Arc::clone(&is_interrupted);
+        // From its first cue on, the run waits for the rate limit, and its first deletion does once more.
         let proxy = proxy(&server, move |request, forward| {
             let is_first = request.method == "DELETE" && !is_refused.swap(true, Ordering::Relaxed);
-            let pause = if is_twice { 3_600 } else { 1 };
-            Some(if is_first { refusal(429, pause) } else { forward() })
+            let waits = is_made.load(Ordering::Relaxed) && !interrupted.load(Ordering::Relaxed);
+            is_made.fetch_or(request.line().contains("POST /v1/cues"), Ordering::Relaxed);
+            Some(if is_first {
+                refusal(429, if is_twice { 3_600 } else { 1 })
+            } else if waits {
+                refusal(429, 3_600)
+            } else {
+                forward()
+            })
         });
         let url = format!("http://{}", proxy.addr);
         let arguments = ["--only", "6"];
         let mut command = LiveCommand::new(script(&url, user.key(), &arguments).spawn().unwrap());
-        until("a cue is made", || (user.get("/v1/cues").json()["total"] == 1).then_some(()));
+        command.wait_for_note("waiting 120 s for the rate limit");
+        assert_eq!(user.get("/v1/cues").json()["total"], 1);
+        is_interrupted.store(true, Ordering::Relaxed);
         command.signal("-INT");
         command.wait_for_note("interrupted: what was created is being deleted");
         if is_twice {
