@@ -7,8 +7,8 @@
 //! - `main.rs` parses the command line, runs the command and returns its exit code.
 //! - `cli` has the commands, in the folders `server`, `database` and `client`; the flags of `cued serve` are the whole
 //!   configuration of a server. Most commands of a client are rows of a table (`client/command.rs`).
-//! - `api` names the fields and the words of the API, for the server and for its clients: a field of a cue is added
-//!   there.
+//! - `api` names the fields and the words of the API, for the server and for its clients. Plain fields of a cue are
+//!   rows of `domain/cue_fields.rs`.
 //! - `client` makes the requests of the commands that use a server: its address and key, retries, errors.
 //! - `worker` is `cued work`: it claims executions, runs a command for each and reports its outcome.
 //! - `config` holds the settings of a server and their defaults.

@@ -29,7 +29,7 @@ use crate::domain::webhook::flow::{FlowPatch, MAX_KEY, MAX_PARALLELISM, MAX_PER_
 
 macro_rules! fields {
     ($($(#[$meta:meta])* $name:ident: $type:ty = $($row:expr),+;)+) => {
-        /// The fields of a cue that users set, in the order in which people read them. `transport` cannot be changed.
+        /// The fields of a cue that users set, in reading order. `transport` cannot be changed.
         pub const FIELDS: [&str; 11 + PLAIN_FIELDS.len()] = [
             "name", "slug", "description", "tags", "schedule", "transport", "callback", "payload",
             "retry", "on_failure", "verification", $(stringify!($name)),+
@@ -42,12 +42,12 @@ plain_fields!(fields);
 /// Of `callback.timeout_seconds`.
 pub const TIMEOUT_SECONDS: RangeInclusive<i64> = 1..=300;
 
-/// A field whose parts are none of the user's own, as the parts of the payload and of the headers are.
+/// A text field, or a field inside another one. The keys of the payload and of the headers are the user's own.
 #[derive(Debug, Clone, Copy)]
 pub struct NamedField {
     /// With a dot before a part of an object.
     pub path: &'static str,
-    /// The flag of the command line that sets it, if its name is not that of the outermost field.
+    /// The flag that sets it, if its name differs from that of the outermost field.
     pub flag: Option<&'static str>,
     /// A value such as `123` is text there, and not a number.
     pub is_text: bool,
@@ -61,7 +61,7 @@ const fn other(path: &'static str, flag: Option<&'static str>) -> NamedField {
     NamedField { path, flag, is_text: false }
 }
 
-/// The texts and the parts of objects, in the order of a text for people. Plain fields have a table of their own.
+/// The text fields and the parts of objects, in reading order. Plain fields have a table of their own.
 pub const NAMED_FIELDS: [NamedField; 30] = [
     text("name", None),
     text("slug", None),
@@ -104,13 +104,13 @@ pub fn parts_of(object: &str) -> impl Iterator<Item = &'static str> {
     NAMED_FIELDS.iter().filter_map(part)
 }
 
-/// The paths of all fields and of their parts.
+/// The paths of all fields and their parts.
 pub fn field_paths() -> impl Iterator<Item = &'static str> {
     let parts = NAMED_FIELDS.iter().map(|field| field.path).filter(|path| path.contains('.'));
     FIELDS.into_iter().chain(parts)
 }
 
-/// The flag whose name is not that of the field.
+/// The flag that sets a field, if its name differs from that of the field.
 pub fn flag_of(path: &str) -> Option<&'static str> {
     let named = NAMED_FIELDS.iter().find(|field| field.path == path).and_then(|field| field.flag);
     named.or(PlainField::named(path).map(|field| field.flag.0))

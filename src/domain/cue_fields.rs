@@ -40,8 +40,8 @@ impl Serialize for Overlap {
 /// Calls a macro with the table of the plain fields. From a row follow the field of [`Policies`] and of its changes, the
 /// column, the field of the API with its rules, the flag, the line of `cue show`, the key of files and its export.
 ///
-/// Of a field: its values, the transport that alone has it and why, the flag with the name of its value and its help, and
-/// the label of people.
+/// A row has the values of a field, the only transport that has it and why, the flag with its value name and its help, and
+/// the label in `cue show`.
 macro_rules! plain_fields {
     ($($consumer:tt)+) => {
         $($consumer)+! {
@@ -51,9 +51,9 @@ macro_rules! plain_fields {
                 Some((Transport::Worker, "only executions of a worker cue wait for a claim")),
                 ("claim-within", "MINUTES", "Minutes that a worker has to claim a run"), "claim within";
             overlap: Overlap = Values::Words(&[
-                    ("allow", ""),
-                    ("skip", "runs are skipped while an earlier one lasts"),
-                    ("buffer_one", "one run waits while an earlier one lasts"),
+                    (Overlap::Allow.as_str(), ""),
+                    (Overlap::Skip.as_str(), "runs are skipped while an earlier one lasts"),
+                    (Overlap::BufferOne.as_str(), "one run waits while an earlier one lasts"),
                 ]),
                 None,
                 ("overlap", "WHICH", "Run, skip, or let one run wait if an earlier run has not finished"),
@@ -133,7 +133,7 @@ macro_rules! structs {
             $(pub $name: Option<$type>,)+
         }
 
-        /// In the order in which people read them.
+        /// In reading order.
         pub const PLAIN_FIELDS: &[PlainField] = &[$(PlainField {
             name: stringify!($name), values: $values, only: $only, flag: $flag, label: $label,
         }),+];
@@ -151,7 +151,7 @@ macro_rules! structs {
                 $(policies.$name = self.$name.unwrap_or(policies.$name);)+
             }
 
-            /// The changes that lead from the one to the other, each of which `name` is told.
+            /// The changes that turn `old` into `new`. Calls `name` with the name of each changed field.
             pub fn between(old: &Policies, new: &Policies, mut name: impl FnMut(&'static str)) -> Self {
                 Self {
                     $($name: (old.$name != new.$name).then(|| {
@@ -161,7 +161,7 @@ macro_rules! structs {
                 }
             }
 
-            /// The fields that get another value than their default, and that value.
+            /// The fields that are set to something other than their default, with the new values.
             pub fn given(&self) -> impl Iterator<Item = (&'static PlainField, Value)> + use<> {
                 let given = [$(self.$name.filter(|it| *it != <$type>::default()).map(|it| json!(it))),+];
                 PLAIN_FIELDS.iter().zip(given).filter_map(|(field, value)| Some((field, value?)))
