@@ -77,7 +77,9 @@ def report(runner):
 
 def main():
     sys.stdout.reconfigure(errors="backslashreplace")
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # A shell starts what it runs in the background with interrupts ignored.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
     parser, given, key = arguments()
     groups = [read_json(path.read_text("utf-8")) for path in sorted(SCENARIOS.glob("*.json"))]
     for group in groups:
