@@ -31,6 +31,8 @@ def main():
     began = time.monotonic()
     with Page() as page:
         failed = rig.run(sys.argv[1], page, FOLDER, sys.argv[2:], Story)
+    for name in failed:
+        print(f"failed twice: {name}")
     print(f"page: {time.monotonic() - began:.0f} s, {len(failed)} failed", flush=True)
     sys.exit(1 if failed else 0)
 

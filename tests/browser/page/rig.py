@@ -186,18 +186,26 @@ class World(contextlib.ExitStack):
 
 
 def run(program, page, folder, wanted, story):
-    """Runs the tests whose name or module has one of the words; returns the names of those that failed."""
-    failed = []
+    """Runs the tests whose name or module has one of the words; returns those that failed twice, the second time alone."""
+    chosen = [one for one in TESTS if not wanted or any(word in name_of(one) for word in wanted)]
     with Shared(program, story) as shared:
-        for one in TESTS:
-            name = f"{one.__module__}: {one.__name__.replace('_', ' ')}"
-            if not wanted or any(word in name for word in wanted):
-                failed += [] if passes(one, name, World(program, page, folder, shared)) else [name]
-    return failed
+        failed = [one for one in chosen if not passes(one, World(program, page, folder, shared))]
+    twice = []
+    for one in failed:
+        with Shared(program, story) as shared:
+            if passes(one, World(program, page, folder, shared)):
+                print(f"FLAKY {name_of(one)}", flush=True)
+            else:
+                twice.append(name_of(one))
+    return twice
 
 
-def passes(one, name, world):
-    began = time.monotonic()
+def name_of(one):
+    return f"{one.__module__}: {one.__name__.replace('_', ' ')}"
+
+
+def passes(one, world):
+    name, began = name_of(one), time.monotonic()
     try:
         world.page.fresh()
         with world:
