@@ -18,6 +18,7 @@ use crate::domain::account::session::{MAX_FAILED_SIGN_INS, SIGN_IN_WINDOW};
 use crate::domain::account::user::{MAX_REGISTRATIONS, REGISTRATION_WINDOW};
 use crate::domain::notification::alert::RunningTests;
 use crate::domain::notification::event::EventSink;
+use crate::domain::row_keys::UserKey;
 use crate::domain::schedule::catch_up::Outage;
 use crate::domain::schedule::wall_clock::{ClockFault, is_behind};
 use crate::domain::test_call::{TestCall, TestCallLimits, TestCallResult};
@@ -34,7 +35,7 @@ use crate::store::db::{meta, open};
 use crate::store::{CommitListeners, OpenError, Store, WakeSet};
 
 /// The calls of users, by row key.
-pub type CallLimiter = Arc<Mutex<SlidingWindows<i64>>>;
+pub type CallLimiter = Arc<Mutex<SlidingWindows<UserKey>>>;
 
 /// The test calls of users. Shared with the threads that make them.
 pub type TestCallLimiter = Arc<Mutex<TestCallLimits>>;

@@ -15,6 +15,7 @@ use tokio::sync::watch;
 use crate::domain::notification::event::{
     Event, EventFilter, EventSink, EventType, MAX_SINGLE_PER_COMMIT, PendingEvent, burst_data,
 };
+use crate::domain::row_keys::UserKey;
 use crate::domain::text::{hex, word_enum};
 use crate::error::Result;
 use crate::locks::Mutex;
@@ -56,14 +57,14 @@ pub struct Events {
 struct State {
     /// The newest events of all followed users, oldest first, with their numbers, which grow, and the user; `None` is
     /// an event of the server, which all users get.
-    ring: VecDeque<(u64, Option<i64>, EventBody)>,
+    ring: VecDeque<(u64, Option<UserKey>, EventBody)>,
     bytes: usize,
     /// The number of the last event, and of the last one that was dropped.
     last: u64,
     dropped: u64,
-    users: BTreeMap<i64, Subscriber>,
+    users: BTreeMap<UserKey, Subscriber>,
     /// The user and the address of each stream, by its number; the newest is the last.
-    streams: BTreeMap<u64, (i64, IpAddr)>,
+    streams: BTreeMap<u64, (UserKey, IpAddr)>,
     last_stream: u64,
 }
 
@@ -163,7 +164,7 @@ impl Events {
     /// Errors: the user has the most streams already, or the server has and none gives way.
     pub fn subscribe(
         self: &Arc<Self>,
-        user_key: i64,
+        user_key: UserKey,
         address: IpAddr,
         after: Option<&EventId>,
     ) -> std::result::Result<(EventStream, StreamStart), TooManyStreams> {
@@ -226,7 +227,7 @@ impl EventSink for Events {
         self.is_watched.load(Ordering::Relaxed)
     }
 
-    fn is_watched_by(&self, user_key: i64) -> bool {
+    fn is_watched_by(&self, user_key: UserKey) -> bool {
         let now = self.clock.elapsed();
         let mut state = self.state.lock();
         if state.drop_inactive(now) {
@@ -251,7 +252,7 @@ impl EventSink for Events {
 impl State {
     /// Records the events of one commit: of each user a few single ones, and the number of the others.
     fn record(&mut self, events: Vec<PendingEvent>) {
-        let mut of_commit = BTreeMap::<i64, (u32, BTreeMap<EventType, u64>)>::new();
+        let mut of_commit = BTreeMap::<UserKey, (u32, BTreeMap<EventType, u64>)>::new();
         for emitted in events {
             let (user_key, event_type, event) = match emitted {
                 PendingEvent::Counted { user_key, event_type } => {
@@ -280,7 +281,7 @@ impl State {
         }
     }
 
-    fn push(&mut self, user_key: Option<i64>, body: EventBody) {
+    fn push(&mut self, user_key: Option<UserKey>, body: EventBody) {
         self.last += 1;
         self.bytes += body.bytes();
         self.ring.push_back((self.last, user_key, body));
@@ -311,7 +312,7 @@ impl State {
 
     /// The stream that gives way to one of `user_key` at `address`: the newest of the user, or else of the address,
     /// that has most. Only to a user or an address without a stream, and only one of several.
-    fn stream_to_end(&self, user_key: i64, address: IpAddr) -> Option<u64> {
+    fn stream_to_end(&self, user_key: UserKey, address: IpAddr) -> Option<u64> {
         let count_user = |user| self.streams.values().filter(|stream| stream.0 == user).count();
         let count_address =
             |address| self.streams.values().filter(|stream| stream.1 == address).count();
@@ -361,7 +362,7 @@ impl EventBody {
 pub struct EventStream {
     events: Arc<Events>,
     number: u64,
-    user_key: i64,
+    user_key: UserKey,
     position: u64,
     changed: watch::Receiver<u64>,
 }

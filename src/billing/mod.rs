@@ -12,6 +12,7 @@ use crate::domain::account::credentials::sha256;
 use crate::domain::account::user::User;
 use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::domain::billing::{FREE, LINK_LIFE, Offer};
+use crate::domain::row_keys::UserKey;
 use crate::domain::text::hex;
 use crate::error::Result;
 use crate::random;
@@ -72,7 +73,7 @@ impl Provider {
     }
 }
 
-fn request_plan(context: BillingContext<'_>, user_key: i64, offer: Offer) -> Result<String> {
+fn request_plan(context: BillingContext<'_>, user_key: UserKey, offer: Offer) -> Result<String> {
     let (token, now) = (random_token()?, context.now);
     let new = NewBillingRequest {
         id: random::uuid()?,
@@ -85,7 +86,7 @@ fn request_plan(context: BillingContext<'_>, user_key: i64, offer: Offer) -> Res
     Ok(format!("{}/billing/checkout?token={token}", context.public_url))
 }
 
-fn plan_page(context: BillingContext<'_>, user_key: i64) -> Result<String> {
+fn plan_page(context: BillingContext<'_>, user_key: UserKey) -> Result<String> {
     let token = random_token()?;
     let link = NewLink {
         kind: LinkKind::Plan,

@@ -11,6 +11,7 @@ pub mod execution;
 pub mod ids;
 pub mod json;
 pub mod notification;
+pub mod row_keys;
 pub mod schedule;
 pub mod test_call;
 pub mod text;

@@ -18,6 +18,7 @@ use crate::domain::notification::alert::{RunningTests, TestAttempt};
 use crate::domain::notification::{
     NotificationKind, StoredMail, after_mail, after_post, is_expired, signed_post,
 };
+use crate::domain::row_keys::UserKey;
 use crate::domain::webhook::callback::{Method, authority_of};
 use crate::domain::webhook::delivery::SignedRequest;
 use crate::domain::webhook::signature::SigningSecrets;
@@ -428,7 +429,7 @@ struct EndedNotification {
 pub struct NotificationResult {
     key: i64,
     id: String,
-    user_key: i64,
+    user_key: UserKey,
     /// The destination that held a slot; `None` for a mail.
     destination: Option<i64>,
     is_confirmed: bool,

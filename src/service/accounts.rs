@@ -11,6 +11,7 @@ use crate::domain::account::user::{
 };
 use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::domain::notification::Credential as ReplacedCredential;
+use crate::domain::row_keys::UserKey;
 use crate::domain::time::saturating_add;
 use crate::error::{Error, Result};
 use crate::mail::MailTransport;
@@ -109,7 +110,7 @@ pub fn confirm_email(app: &App, user_id: String, token: String) -> Pending<Optio
 
 pub(super) fn confirm(
     tx: &WriteTx<'_>,
-    user_key: i64,
+    user_key: UserKey,
     calls: Option<CallLimiter>,
     now: Timestamp,
 ) -> Result<()> {
@@ -133,7 +134,7 @@ fn find_by_link(read: &ReadTx<'_>, user_id: &str, token: &str) -> Result<Option<
 /// Creates another API key for a user, who may have `limit` of them; `None` is no limit. Errors: `key_limit_exceeded`.
 pub fn create_key(
     store: &Store,
-    user_key: i64,
+    user_key: UserKey,
     name: String,
     limit: Option<i64>,
     now: Timestamp,
@@ -168,7 +169,7 @@ pub fn regenerate_key(app: &App, caller: &Caller) -> Result<Pending<ApiKey>> {
 }
 
 /// Revokes one of a user's API keys, except the last. Errors: `key_not_found`, `last_key`.
-pub fn revoke_key(store: &Store, user_key: i64, id: String) -> Pending<()> {
+pub fn revoke_key(store: &Store, user_key: UserKey, id: String) -> Pending<()> {
     store.write_for(user_key, move |tx| {
         if !api_keys::delete(tx, user_key, &id)? {
             return Err(Error::refused(ErrorCode::KeyNotFound, "API key not found"));
@@ -208,7 +209,7 @@ pub fn rotate_alert_secret(app: &App, caller: &Caller) -> Result<Pending<Webhook
 /// Without a mail server the mail would be a line in the log, which its user does not read.
 fn replacement_mail(
     app: &App,
-    user_key: i64,
+    user_key: UserKey,
     now: Timestamp,
 ) -> impl FnOnce(&WriteTx<'_>, ReplacedCredential) -> Result<()> + use<> {
     let has_server = matches!(app.config.mail, MailTransport::Smtp(_));
@@ -227,7 +228,7 @@ pub fn set_alert_url(app: &App, caller: &Caller, url: Option<String>) -> Pending
 /// Pauses the newest cues above the limit; their due runs fire before. Returns the number of paused cues.
 pub fn change_plan(
     tx: &WriteTx<'_>,
-    user_key: i64,
+    user_key: UserKey,
     plan: &str,
     limits: PlanLimits,
     firer: &CueFirer,
@@ -239,7 +240,7 @@ pub fn change_plan(
 
 /// A delivery in progress finishes but is not retried. Nothing of the account is due later: what waits is dropped now, and
 /// an outcome that nobody can report is missing now. Nor does a login or a link that is not used yet work later.
-pub fn disable(tx: &WriteTx<'_>, user_key: i64, now: Timestamp) -> Result<()> {
+pub fn disable(tx: &WriteTx<'_>, user_key: UserKey, now: Timestamp) -> Result<()> {
     users::disable(tx, user_key, now)?;
     device_logins::delete_approved(tx, user_key, None)?;
     stored_sessions::delete_links(tx, user_key, LinkKind::Session)?;
@@ -268,7 +269,11 @@ pub(super) fn new_user(email: &str, plan: &str, now: Timestamp) -> Result<NewUse
     })
 }
 
-pub(super) fn check_key_limit(tx: &WriteTx<'_>, user_key: i64, limit: Option<i64>) -> Result<()> {
+pub(super) fn check_key_limit(
+    tx: &WriteTx<'_>,
+    user_key: UserKey,
+    limit: Option<i64>,
+) -> Result<()> {
     let Some(limit) = limit else { return Ok(()) };
     if !api_keys::has_at_least(tx, user_key, limit)? {
         return Ok(());

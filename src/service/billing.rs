@@ -12,6 +12,7 @@ use crate::domain::billing::{
     CheckoutCompleted, FREE, Offer, Prices, RequestStatus, StripeEvent, StripeEventKind,
     Subscription, SubscriptionState, SubscriptionUpdate, after_update, best_offer, read, verify,
 };
+use crate::domain::row_keys::UserKey;
 use crate::error::{Error, Result};
 use crate::service::accounts::change_plan;
 use crate::service::fire::CueFirer;
@@ -110,7 +111,7 @@ pub fn decline(store: &Store, id: String, now: Timestamp) -> Pending<BillingRequ
 pub(super) fn grant_plan(
     tx: &WriteTx<'_>,
     plans: &Plans,
-    user_key: i64,
+    user_key: UserKey,
     offer: Option<Offer>,
     firer: &CueFirer,
 ) -> Result<usize> {
@@ -286,7 +287,7 @@ impl StripeEventHandler {
         }
     }
 
-    fn find_user(&self, tx: &WriteTx<'_>, update: &SubscriptionUpdate) -> Result<Option<i64>> {
+    fn find_user(&self, tx: &WriteTx<'_>, update: &SubscriptionUpdate) -> Result<Option<UserKey>> {
         if let Some(user_key) = billing::find_customer_user(tx, &update.customer)? {
             return Ok(Some(user_key));
         }
@@ -297,7 +298,7 @@ impl StripeEventHandler {
     }
 
     /// Without subscriptions the operator has set the plan, and it stays.
-    fn apply_plan(&self, tx: &WriteTx<'_>, user_key: i64) -> Result<()> {
+    fn apply_plan(&self, tx: &WriteTx<'_>, user_key: UserKey) -> Result<()> {
         let subscriptions = billing::list_subscriptions(tx, user_key)?;
         if !subscriptions.is_empty() {
             grant_plan(tx, &self.plans, user_key, best_offer(&subscriptions), &self.firer)?;

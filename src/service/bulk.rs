@@ -13,6 +13,7 @@ use crate::domain::account::user::Caller;
 use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::domain::cue::{CuePatch, RequestedStatus};
 use crate::domain::ids::ExecutionId;
+use crate::domain::row_keys::UserKey;
 use crate::domain::text::word_enum;
 use crate::error::{Error, Result};
 use crate::service::cues::{self, ChangeContext};
@@ -83,7 +84,11 @@ pub fn distinct<T: Clone + Eq + Hash>(targets: Vec<T>) -> Vec<T> {
 }
 
 /// Call it before a filter is applied: what it matches has changed since.
-pub fn find_repeated(app: &App, user_key: i64, call: BulkCall) -> Pending<Option<StoredResponse>> {
+pub fn find_repeated(
+    app: &App,
+    user_key: UserKey,
+    call: BulkCall,
+) -> Pending<Option<StoredResponse>> {
     let now = app.clock.now();
     app.store.read(move |read| find_response(read, user_key, Some(&call.request), now))
 }
@@ -126,7 +131,7 @@ pub async fn run(app: &App, caller: &Caller, request: BulkRequest) -> Result<Sto
 /// Stores the response to an interrupted request: the write that should have stored it failed.
 async fn store_final_response(
     app: &App,
-    user_key: i64,
+    user_key: UserKey,
     call: Option<BulkCall>,
     response: StoredResponse,
 ) {
@@ -145,7 +150,7 @@ async fn store_final_response(
 struct Batch {
     changes: ChangeContext,
     runs: RunContext,
-    user_key: i64,
+    user_key: UserKey,
     now: Timestamp,
     request: Arc<BulkRequest>,
     first: usize,

@@ -10,6 +10,7 @@ use crate::domain::cue::{Cue, CuePatch, CueStatus, Difference, NewCue, Payload, 
 use crate::domain::cue_fields::{Overlap, Policies};
 use crate::domain::ids::CueId;
 use crate::domain::notification::event::EventType;
+use crate::domain::row_keys::UserKey;
 use crate::domain::webhook::callback::Callback;
 use crate::domain::webhook::flow::Flow;
 use crate::error::{Error, Result};
@@ -86,7 +87,7 @@ fn joined(warning: Option<&str>, hint: Option<&str>) -> Option<String> {
 }
 
 pub(super) struct ChangeContext {
-    user_key: i64,
+    user_key: UserKey,
     limits: CueLimits,
     firer: CueFirer,
 }
@@ -267,7 +268,12 @@ pub struct PutResult {
 }
 
 impl PutCue {
-    fn into_cue(self, id: String, user_key: i64, now: Timestamp) -> Result<(Cue, Option<Payload>)> {
+    fn into_cue(
+        self,
+        id: String,
+        user_key: UserKey,
+        now: Timestamp,
+    ) -> Result<(Cue, Option<Payload>)> {
         let (mut cue, payload) = self.new.into_cue(id, user_key, now)?;
         if self.status == Some(RequestedStatus::Paused) {
             (cue.status, cue.next_run) = (CueStatus::Paused, None);
@@ -292,7 +298,7 @@ impl PutCue {
         Ok(PutResult::changed(&before, cue, payload, patch.payload, fields))
     }
 
-    fn find(&self, read: &ReadTx<'_>, user_key: i64) -> Result<Option<(Cue, Option<String>)>> {
+    fn find(&self, read: &ReadTx<'_>, user_key: UserKey) -> Result<Option<(Cue, Option<String>)>> {
         let id = self
             .new
             .slug
@@ -364,7 +370,7 @@ pub fn delete(app: &App, caller: &Caller, id: String) -> Pending<()> {
 }
 
 /// Finds the user's cue. Errors: `cue_not_found`.
-pub(super) fn find(tx: &WriteTx<'_>, user_key: i64, id: &str) -> Result<Cue> {
+pub(super) fn find(tx: &WriteTx<'_>, user_key: UserKey, id: &str) -> Result<Cue> {
     cues::find(tx, user_key, id)?.ok_or_else(|| not_found().into())
 }
 
@@ -386,7 +392,7 @@ impl CueLimits {
         }
     }
 
-    fn check_active(self, tx: &WriteTx<'_>, user_key: i64) -> Result<()> {
+    fn check_active(self, tx: &WriteTx<'_>, user_key: UserKey) -> Result<()> {
         self.check(tx, user_key, users::cue_counts(tx, user_key)?.ok_or_else(disabled)?)
     }
 
@@ -405,7 +411,7 @@ impl CueLimits {
         Err(Error::refused(ErrorCode::CueLimitExceeded, message))
     }
 
-    fn check(self, tx: &WriteTx<'_>, user_key: i64, counts: CueCounts) -> Result<()> {
+    fn check(self, tx: &WriteTx<'_>, user_key: UserKey, counts: CueCounts) -> Result<()> {
         let Some(limit) = self.active.filter(|limit| counts.active >= i64::from(*limit)) else {
             return Ok(());
         };

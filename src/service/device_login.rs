@@ -13,6 +13,7 @@ use crate::domain::account::device_login::{
 use crate::domain::account::rate_limit::rate_limit_address;
 use crate::domain::account::user::{ApiKeyInfo, KEYS_REVOKED, RegistrationPolicy, User};
 use crate::domain::api_error::{ErrorCode, Refusal};
+use crate::domain::row_keys::UserKey;
 use crate::domain::time::{instant, saturating_add, saturating_sub};
 use crate::error::{Error, Result};
 use crate::mail::Mail;
@@ -214,7 +215,7 @@ pub fn approve(
 /// Whoever had a key may have read the secrets, and the URLs and cues may be theirs.
 fn revoke_other_keys(
     tx: &WriteTx<'_>,
-    user_key: i64,
+    user_key: UserKey,
     fresh: &NewUser,
     now: Timestamp,
 ) -> Result<()> {

@@ -8,6 +8,7 @@ use crate::domain::cue::CueStatus;
 use crate::domain::execution::worker::HeartbeatStatus;
 use crate::domain::notification::alert::Alert;
 use crate::domain::notification::event::{Event, EventType};
+use crate::domain::row_keys::UserKey;
 use crate::domain::schedule::Occurrences;
 use crate::domain::schedule::catch_up::MissReason;
 use crate::domain::time::instant;
@@ -15,7 +16,13 @@ use crate::error::Result;
 use crate::store::accounts::users;
 use crate::store::{WriteTx, event_data};
 
-pub fn execution(tx: &WriteTx<'_>, event_type: EventType, user_key: i64, key: i64, at: Timestamp) {
+pub fn execution(
+    tx: &WriteTx<'_>,
+    event_type: EventType,
+    user_key: UserKey,
+    key: i64,
+    at: Timestamp,
+) {
     tx.emit(user_key, event_type, || {
         let found = event_data::execution(tx, key, at)?;
         Ok(found.map(|(data, tags)| {
@@ -25,7 +32,7 @@ pub fn execution(tx: &WriteTx<'_>, event_type: EventType, user_key: i64, key: i6
 }
 
 /// The worker has lost its claim on the execution in row `key`, which may have forgotten it.
-pub fn claim_lost(tx: &WriteTx<'_>, user_key: i64, key: i64, worker_id: &str, at: Timestamp) {
+pub fn claim_lost(tx: &WriteTx<'_>, user_key: UserKey, key: i64, worker_id: &str, at: Timestamp) {
     tx.emit(user_key, EventType::ExecutionClaimLost, || {
         let Some((mut data, tags)) = event_data::execution(tx, key, at)? else { return Ok(None) };
         data.worker_id = Some(worker_id.to_owned());
@@ -34,7 +41,7 @@ pub fn claim_lost(tx: &WriteTx<'_>, user_key: i64, key: i64, worker_id: &str, at
     });
 }
 
-pub fn cue(tx: &WriteTx<'_>, event_type: EventType, user_key: i64, key: i64, at: Timestamp) {
+pub fn cue(tx: &WriteTx<'_>, event_type: EventType, user_key: UserKey, key: i64, at: Timestamp) {
     tx.emit(user_key, event_type, || {
         let found = event_data::cue(tx, key, at)?;
         Ok(found.map(|(data, tags)| {
@@ -55,7 +62,7 @@ pub fn cue_of(tx: &WriteTx<'_>, event_type: EventType, key: i64, at: Timestamp) 
 pub fn cue_changed(
     tx: &WriteTx<'_>,
     (before, after): (CueStatus, CueStatus),
-    user_key: i64,
+    user_key: UserKey,
     key: i64,
     at: Timestamp,
 ) {
@@ -68,7 +75,7 @@ pub fn cue_changed(
 }
 
 /// The event of a deletion. Call it before the deletion, while the cue has its name.
-pub fn cue_deleted(tx: &WriteTx<'_>, user_key: i64, cue_id: &str, at: Timestamp) {
+pub fn cue_deleted(tx: &WriteTx<'_>, user_key: UserKey, cue_id: &str, at: Timestamp) {
     tx.emit(user_key, EventType::CueDeleted, || {
         let Some((name, tags)) = event_data::name_and_tags(tx, user_key, cue_id)? else {
             return Ok(None);
@@ -81,7 +88,7 @@ pub fn cue_deleted(tx: &WriteTx<'_>, user_key: i64, cue_id: &str, at: Timestamp)
 
 pub fn missed(
     tx: &WriteTx<'_>,
-    user_key: i64,
+    user_key: UserKey,
     key: i64,
     missed: Occurrences,
     reason: MissReason,
@@ -106,7 +113,7 @@ pub fn missed(
     });
 }
 
-pub fn alert(tx: &WriteTx<'_>, user_key: i64, alert: &Alert) {
+pub fn alert(tx: &WriteTx<'_>, user_key: UserKey, alert: &Alert) {
     tx.emit(user_key, EventType::AlertCreated, || {
         let event =
             Event::new(EventType::AlertCreated, user_key, alert.cue_id.clone(), &alert.json());
@@ -117,7 +124,7 @@ pub fn alert(tx: &WriteTx<'_>, user_key: i64, alert: &Alert) {
 }
 
 /// The executions of a month have reached a bound of the quota. Call it before `quota` is stored.
-pub fn quota(tx: &WriteTx<'_>, user_key: i64, quota: &Quota, at: Timestamp) -> Result<()> {
+pub fn quota(tx: &WriteTx<'_>, user_key: UserKey, quota: &Quota, at: Timestamp) -> Result<()> {
     let Some(limit) = quota.limit.filter(|_| tx.is_watched()) else { return Ok(()) };
     let before = users::monthly_usage(tx, user_key, at)?.executions;
     let is_over = |used: i64| used > i64::from(limit);
@@ -137,7 +144,12 @@ pub fn quota(tx: &WriteTx<'_>, user_key: i64, quota: &Quota, at: Timestamp) -> R
 }
 
 /// A worker sends a heartbeat. Call it before the heartbeat is stored.
-pub fn worker_seen(tx: &WriteTx<'_>, user_key: i64, worker_id: &str, at: Timestamp) -> Result<()> {
+pub fn worker_seen(
+    tx: &WriteTx<'_>,
+    user_key: UserKey,
+    worker_id: &str,
+    at: Timestamp,
+) -> Result<()> {
     if !tx.is_watched() {
         return Ok(());
     }

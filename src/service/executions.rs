@@ -11,6 +11,7 @@ use crate::domain::execution::outcome::{
 use crate::domain::execution::{lease_from, may_claim, may_extend};
 use crate::domain::ids::ExecutionId;
 use crate::domain::notification::event::EventType;
+use crate::domain::row_keys::UserKey;
 use crate::error::{Error, Result};
 use crate::service::deadlines::fail_expired;
 use crate::service::events;
@@ -35,7 +36,7 @@ pub struct ClaimedExecution {
 /// Refused with `held`, `execution_not_found`, and `already_claimed` unless it is waiting for a worker.
 pub fn claim(
     app: &App,
-    user_key: i64,
+    user_key: UserKey,
     id: ExecutionId,
     worker_id: String,
 ) -> Pending<ClaimedExecution> {
@@ -51,7 +52,7 @@ pub fn claim(
 /// Refused with `held`, and with `claim_failed` when there is none.
 pub fn claim_next(
     app: &App,
-    user_key: i64,
+    user_key: UserKey,
     task: Option<String>,
     worker_id: String,
 ) -> Pending<ClaimedExecution> {
@@ -73,7 +74,7 @@ pub fn claim_next(
 /// worker than `worker` has claimed it.
 pub fn extend(
     app: &App,
-    user_key: i64,
+    user_key: UserKey,
     id: ExecutionId,
     worker: Option<String>,
 ) -> Pending<Timestamp> {
@@ -95,7 +96,7 @@ pub fn extend(
 /// and `storage_limit_exceeded`; a report without texts never for the storage.
 pub fn report(
     app: &App,
-    user_key: i64,
+    user_key: UserKey,
     id: ExecutionId,
     report: OutcomeReport,
 ) -> Pending<RecordedOutcome> {
@@ -111,7 +112,7 @@ pub fn report(
 
 fn claim_one(
     tx: &WriteTx<'_>,
-    user_key: i64,
+    user_key: UserKey,
     id: ExecutionId,
     worker_id: &str,
     now: Timestamp,
@@ -139,7 +140,11 @@ fn claim_one(
     })
 }
 
-pub(super) fn find(tx: &WriteTx<'_>, user_key: i64, id: ExecutionId) -> Result<ExecutionDetails> {
+pub(super) fn find(
+    tx: &WriteTx<'_>,
+    user_key: UserKey,
+    id: ExecutionId,
+) -> Result<ExecutionDetails> {
     executions::find(tx, user_key, id)?.ok_or_else(|| not_found().into())
 }
 
@@ -150,7 +155,7 @@ pub fn not_found() -> Refusal {
 /// Refused with `execution_not_found`, and with `invalid_state` before an outcome is reported and after a verdict.
 pub fn verify(
     app: &App,
-    user_key: i64,
+    user_key: UserKey,
     id: ExecutionId,
     valid: bool,
     reason: Option<String>,
@@ -162,7 +167,7 @@ pub fn verify(
 }
 
 /// Withdraws an earlier verdict. Refused with `execution_not_found`, and with `invalid_state` before a report.
-pub fn reopen(app: &App, user_key: i64, id: ExecutionId) -> Pending<RecordedOutcome> {
+pub fn reopen(app: &App, user_key: UserKey, id: ExecutionId) -> Pending<RecordedOutcome> {
     update_outcome(app, user_key, id, |outcome, _, _| {
         outcome.verdict = None;
         VerificationEvent::Reopened
@@ -172,7 +177,7 @@ pub fn reopen(app: &App, user_key: i64, id: ExecutionId) -> Pending<RecordedOutc
 /// Refused with `execution_not_found`, and with `invalid_state` before an outcome is reported.
 pub fn append_evidence(
     app: &App,
-    user_key: i64,
+    user_key: UserKey,
     id: ExecutionId,
     more: Evidence,
 ) -> Pending<RecordedOutcome> {
@@ -183,7 +188,7 @@ pub fn append_evidence(
 
 fn update_outcome(
     app: &App,
-    user_key: i64,
+    user_key: UserKey,
     id: ExecutionId,
     apply: impl FnOnce(&mut Outcome, VerificationMode, Timestamp) -> VerificationEvent + Send + 'static,
 ) -> Pending<RecordedOutcome> {

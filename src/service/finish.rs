@@ -15,6 +15,7 @@ use crate::domain::execution::{
 };
 use crate::domain::notification::alert::{AlertType, NewAlert};
 use crate::domain::notification::event::EventType;
+use crate::domain::row_keys::UserKey;
 use crate::domain::schedule::catch_up::MissReason;
 use crate::domain::time::just_before;
 use crate::domain::webhook::delivery::AttemptRef;
@@ -32,7 +33,7 @@ use crate::store::{WakeSet, WriteTx};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FinishedExecution {
     pub key: i64,
-    pub user_key: i64,
+    pub user_key: UserKey,
     pub cue_key: i64,
     pub scheduled_for: Timestamp,
     /// True if the schedule created it. A manual run does not end a `once` cue.
@@ -99,7 +100,7 @@ pub fn on_execution_finished(
     channels::announce_recovery(tx, keys, streak, firer.now())
 }
 
-pub fn count_retry(tx: &WriteTx<'_>, user_key: i64, now: Timestamp) {
+pub fn count_retry(tx: &WriteTx<'_>, user_key: UserKey, now: Timestamp) {
     tx.counters().add_to_hour(user_key, now, &Figures { retried: 1, ..Figures::default() });
 }
 
@@ -357,7 +358,7 @@ fn take_outcome(
 /// Fires as many runs as one write may fire. Call it while the old plan still applies.
 pub fn fire_overdue_above_limit(
     tx: &WriteTx<'_>,
-    user_key: i64,
+    user_key: UserKey,
     limit: Option<u32>,
     firer: &CueFirer,
 ) -> Result<()> {
@@ -377,7 +378,7 @@ pub fn fire_overdue_above_limit(
 /// Records overdue runs of recurring cues as missed. A due `once` cue stays active. Returns the number of paused cues.
 pub fn pause_above_limit(
     tx: &WriteTx<'_>,
-    user_key: i64,
+    user_key: UserKey,
     limit: Option<u32>,
     now: Timestamp,
 ) -> Result<usize> {

@@ -13,6 +13,7 @@ use crate::domain::cue::{Cue, CueStatus, ScheduleSpec, after_only_run};
 use crate::domain::execution::{NewExecution, Trigger};
 use crate::domain::ids::ExecutionId;
 use crate::domain::notification::event::EventType;
+use crate::domain::row_keys::UserKey;
 use crate::domain::schedule::catch_up::{
     CaughtUp, FirePlan, MissReason, Outage, fire_plan, outage_at,
 };
@@ -52,7 +53,7 @@ pub struct SchedulerClock {
 pub struct FireSummary {
     pub cues: usize,
     pub executions: usize,
-    pub caught_up: BTreeMap<i64, CaughtUp>,
+    pub caught_up: BTreeMap<UserKey, CaughtUp>,
 }
 
 impl FireSummary {
@@ -64,7 +65,7 @@ impl FireSummary {
         }
     }
 
-    fn add_caught_up(&mut self, user_key: i64, caught_up: CaughtUp) {
+    fn add_caught_up(&mut self, user_key: UserKey, caught_up: CaughtUp) {
         let sum = self.caught_up.entry(user_key);
         sum.and_modify(|sum| *sum = sum.and(caught_up)).or_insert(caught_up);
     }
@@ -255,7 +256,7 @@ impl CueFirer {
         tx: &WriteTx<'_>,
         planned: &[(DueCue, Vec<Timestamp>)],
         outage: Outage,
-        quotas: &mut BTreeMap<i64, Option<Quota>>,
+        quotas: &mut BTreeMap<UserKey, Option<Quota>>,
     ) -> Result<()> {
         let mut runs = Vec::new();
         for (cue, due) in planned {

@@ -12,6 +12,7 @@ use crate::domain::cue::retention::Retention;
 use crate::domain::cue::{Cue, Payload, Transport};
 use crate::domain::execution::{ExecutionStatus, NewExecution, Trigger, may_cancel, may_retry};
 use crate::domain::ids::ExecutionId;
+use crate::domain::row_keys::UserKey;
 use crate::domain::schedule::{ScheduleError, Zone, parse_instant};
 use crate::domain::webhook::callback::Callback;
 use crate::error::{Error, Result};
@@ -77,14 +78,18 @@ pub fn fire(
 
 /// Refused with `execution_not_found`, `execution_in_flight` until it has finished, `execution_limit_exceeded` and
 /// `storage_limit_exceeded`.
-pub fn replay(app: &App, user_key: i64, id: ExecutionId) -> Pending<ManualRun> {
+pub fn replay(app: &App, user_key: UserKey, id: ExecutionId) -> Pending<ManualRun> {
     let context = RunContext::new(app, user_key, app.clock.now());
     app.store.write_for(user_key, move |tx| Ok(context.replay(tx, id)?.0))
 }
 
 /// Keeps the rest of the retry policy. Returns the run and its status. Refused with `execution_not_found`,
 /// `execution_in_flight` during an attempt, `invalid_state` unless it waits.
-pub fn retry(app: &App, user_key: i64, id: ExecutionId) -> Pending<(ManualRun, ExecutionStatus)> {
+pub fn retry(
+    app: &App,
+    user_key: UserKey,
+    id: ExecutionId,
+) -> Pending<(ManualRun, ExecutionStatus)> {
     let now = app.clock.now();
     app.store.write_for(user_key, move |tx| {
         let ExecutionDetails { execution, cue_id, .. } = find_execution(tx, user_key, id)?;
@@ -99,7 +104,7 @@ pub fn retry(app: &App, user_key: i64, id: ExecutionId) -> Pending<(ManualRun, E
 
 /// Cancels a waiting execution. Stored as failed; no alert, mail or streak follows. Refused with `execution_not_found`,
 /// `execution_in_flight` during an attempt or a claim, `invalid_state` after its end.
-pub fn cancel(app: &App, user_key: i64, id: ExecutionId) -> Pending<ExecutionDetails> {
+pub fn cancel(app: &App, user_key: UserKey, id: ExecutionId) -> Pending<ExecutionDetails> {
     let now = app.clock.now();
     app.store.write_for(user_key, move |tx| {
         let execution = find_execution(tx, user_key, id)?.execution;
@@ -110,7 +115,7 @@ pub fn cancel(app: &App, user_key: i64, id: ExecutionId) -> Pending<ExecutionDet
 }
 
 pub(super) struct RunContext {
-    user_key: i64,
+    user_key: UserKey,
     ids: Arc<ExecutionIdSource>,
     plans: Plans,
     retention: Retention,
@@ -119,7 +124,7 @@ pub(super) struct RunContext {
 }
 
 impl RunContext {
-    pub(super) fn new(app: &App, user_key: i64, now: Timestamp) -> Self {
+    pub(super) fn new(app: &App, user_key: UserKey, now: Timestamp) -> Self {
         let (ids, plans) = (Arc::clone(&app.ids), app.config.plans.clone());
         let calls = app.unconfirmed_calls.clone();
         Self { user_key, ids, plans, retention: app.config.retention, calls, now }
@@ -183,7 +188,7 @@ impl RunContext {
 }
 
 /// Counts one execution against the user's quota (contract §8.2).
-fn consume_quota(tx: &WriteTx<'_>, plans: &Plans, user_key: i64, now: Timestamp) -> Result<()> {
+fn consume_quota(tx: &WriteTx<'_>, plans: &Plans, user_key: UserKey, now: Timestamp) -> Result<()> {
     let mut quota = users::quota(tx, plans, user_key, now)?.ok_or_else(disabled)?;
     if !quota.try_use(now) {
         let (limit, (_, end)) = (quota.limit.unwrap_or_default(), month_bounds(now));

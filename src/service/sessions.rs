@@ -10,6 +10,7 @@ use crate::domain::account::session::{
 };
 use crate::domain::account::user::{Caller, Credential, User};
 use crate::domain::api_error::ErrorCode;
+use crate::domain::row_keys::UserKey;
 use crate::domain::time::saturating_add;
 use crate::error::{Error, Result};
 use crate::random;
@@ -25,7 +26,7 @@ pub enum SignIn {
     /// The link of a user beside those of `only_for`, if there are any, is refused, and can be used later.
     Link {
         token: SessionToken,
-        only_for: Vec<i64>,
+        only_for: Vec<UserKey>,
     },
     /// Nothing, in development mode. The caller has checked that this is permitted.
     Dev,
@@ -119,7 +120,7 @@ fn claim_device_login(tx: &WriteTx<'_>, code: &DeviceCode, now: Timestamp) -> Re
 /// `invalid_api_key` if `maker` has ended since the request began.
 pub fn create_link(
     store: &Store,
-    user_key: i64,
+    user_key: UserKey,
     maker: Option<Credential>,
     now: Timestamp,
 ) -> Result<Pending<NewSessionLink>> {
@@ -150,7 +151,7 @@ pub fn link_url(base: &str, link: &NewSessionLink) -> String {
 
 pub fn record_seen(
     app: &App,
-    user_key: i64,
+    user_key: UserKey,
     token_hash: [u8; 32],
     created_at: Timestamp,
     now: Timestamp,
@@ -162,12 +163,12 @@ pub fn record_seen(
     (write, expires_at)
 }
 
-pub fn list(app: &App, user_key: i64, now: Timestamp) -> Pending<Vec<Session>> {
+pub fn list(app: &App, user_key: UserKey, now: Timestamp) -> Pending<Vec<Session>> {
     app.store.read(move |read: &ReadTx<'_>| sessions::list(read, user_key, now))
 }
 
 /// Ends one of a user's sessions. Errors: `session_not_found`.
-pub fn end(app: &App, user_key: i64, id: String) -> Pending<()> {
+pub fn end(app: &App, user_key: UserKey, id: String) -> Pending<()> {
     app.store.write_for(user_key, move |tx| {
         if sessions::delete(tx, user_key, &id)? { Ok(()) } else { Err(session_not_found()) }
     })

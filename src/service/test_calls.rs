@@ -9,6 +9,7 @@ use crate::domain::account::plan::MAX_UNCONFIRMED_CALLS;
 use crate::domain::account::user::CONFIRM;
 use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::domain::cue::Payload;
+use crate::domain::row_keys::UserKey;
 use crate::domain::test_call::{TEST_CUE_ID, TestCall, TestCallResult};
 use crate::domain::webhook::callback::Callback;
 use crate::domain::webhook::delivery::DeliverySpec;
@@ -23,13 +24,13 @@ const NO_THREAD_RETRY_AFTER: u32 = 5;
 
 /// The account that makes a test call.
 pub struct TestSender {
-    user_key: i64,
+    user_key: UserKey,
     secrets: StoredSecrets,
     is_unconfirmed: bool,
 }
 
 /// Errors: `held` on a restored copy, which sends nothing.
-pub fn find_sender(read: &ReadTx<'_>, user_key: i64) -> Result<TestSender> {
+pub fn find_sender(read: &ReadTx<'_>, user_key: UserKey) -> Result<TestSender> {
     meta::refuse_if_held(read, "sends nothing")?;
     let secrets = users::signing_secrets(read, user_key)?;
     Ok(TestSender {
@@ -83,7 +84,7 @@ pub fn start(
 }
 
 /// Counts a call of an account with an unconfirmed address, as its runs do (contract §3.10).
-fn count_unconfirmed_call(app: &App, user_key: i64, now: Timestamp) -> Result<()> {
+fn count_unconfirmed_call(app: &App, user_key: UserKey, now: Timestamp) -> Result<()> {
     let calls = app.unconfirmed_calls.as_ref();
     let Some(seconds) = calls.and_then(|calls| calls.lock().admit(user_key, now)) else {
         return Ok(());
@@ -99,11 +100,11 @@ fn count_unconfirmed_call(app: &App, user_key: i64, now: Timestamp) -> Result<()
 struct Place {
     limits: TestCallLimiter,
     notifiers: Arc<Notifiers>,
-    user_key: i64,
+    user_key: UserKey,
 }
 
 impl Place {
-    fn take(app: &App, user_key: i64, now: Timestamp) -> Result<Self> {
+    fn take(app: &App, user_key: UserKey, now: Timestamp) -> Result<Self> {
         app.test_calls.lock().begin(user_key, now)?;
         let (limits, notifiers) = (Arc::clone(&app.test_calls), Arc::clone(&app.notifiers));
         Ok(Self { limits, notifiers, user_key })

@@ -9,6 +9,7 @@ use serde_json::json;
 use crate::app::App;
 use crate::domain::notification::alert::{MovedRun, MovedRuns};
 use crate::domain::notification::event::EventType;
+use crate::domain::row_keys::UserKey;
 use crate::domain::schedule::Zone;
 use crate::domain::schedule::zone_change::first_difference;
 use crate::domain::time::{saturating_add, saturating_sub};
@@ -123,7 +124,7 @@ fn may_move(name: &str, zone: &ChangedZone, fired_until: Timestamp) -> bool {
 fn move_batch(app: &App, change: &Arc<ZoneChange>, keys: Vec<i64>) -> Result<usize> {
     let change = Arc::clone(change);
     let batch = move |tx: &WriteTx<'_>| {
-        let (mut total, mut users) = (MovedRuns::default(), BTreeMap::<i64, MovedRuns>::new());
+        let (mut total, mut users) = (MovedRuns::default(), BTreeMap::<UserKey, MovedRuns>::new());
         let mut faults = Vec::new();
         for key in &keys {
             let moved = keep_fault(tx.part(|tx| move_cue(tx, *key, &change)), &mut faults)?;
@@ -167,7 +168,11 @@ fn keep_fault<T>(done: Result<T>, faults: &mut Vec<Error>) -> Result<Option<T>> 
     }
 }
 
-fn move_cue(tx: &WriteTx<'_>, key: i64, change: &ZoneChange) -> Result<Option<(i64, MovedRun)>> {
+fn move_cue(
+    tx: &WriteTx<'_>,
+    key: i64,
+    change: &ZoneChange,
+) -> Result<Option<(UserKey, MovedRun)>> {
     // A request may have changed it since it was read.
     let Some(cue) = time_zones::find(tx, key)? else { return Ok(None) };
     let Some(run) = moved_run(&cue, change) else { return Ok(None) };

@@ -6,6 +6,7 @@ use crate::app::App;
 use crate::domain::api_error::ErrorCode;
 use crate::domain::execution::worker::{ALERT_INTERVAL, DEAD_AFTER, UnclaimedStep, unclaimed_step};
 use crate::domain::notification::alert::{AlertType, MAX_COUNTED_WAITING, MAX_KEPT, NewAlert};
+use crate::domain::row_keys::UserKey;
 use crate::domain::time::{saturating_add, saturating_sub};
 use crate::error::{Error, Result};
 use crate::service::events;
@@ -19,7 +20,7 @@ use crate::store::{Pending, WriteTx, alerts, cues};
 /// At the limit of workers the oldest dead one gives way. Refused with `worker_limit_exceeded` if none is dead.
 pub fn record_heartbeat(
     app: &App,
-    user_key: i64,
+    user_key: UserKey,
     worker_id: String,
     handlers: String,
 ) -> Pending<Timestamp> {
@@ -45,7 +46,7 @@ pub fn record_heartbeat(
 }
 
 /// Removes a worker of the user. Its claims last until their leases expire. Refused with `worker_not_found`.
-pub fn remove(app: &App, user_key: i64, worker_id: String) -> Pending<()> {
+pub fn remove(app: &App, user_key: UserKey, worker_id: String) -> Pending<()> {
     app.store.write_for(user_key, move |tx| {
         if workers::delete(tx, user_key, &worker_id)? {
             Ok(())

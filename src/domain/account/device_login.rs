@@ -7,6 +7,7 @@ use std::fmt;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::domain::account::credentials::{secret, sha256};
+use crate::domain::row_keys::UserKey;
 use crate::domain::text::{hex, word_enum};
 use crate::domain::time::saturating_add;
 
@@ -170,7 +171,7 @@ pub struct DeviceLogin {
     pub email: Option<String>,
     pub token_hash: Option<[u8; 32]>,
     pub mail_count: i64,
-    pub user_key: Option<i64>,
+    pub user_key: Option<UserKey>,
     pub is_for_session: bool,
 }
 

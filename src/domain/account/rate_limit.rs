@@ -7,6 +7,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use jiff::{SignedDuration, Timestamp};
 
+use crate::domain::row_keys::UserKey;
 use crate::domain::webhook::address_policy::Cidr;
 
 /// The client address: the peer's, or the one that a trusted proxy names. `hops` are the values of `X-Forwarded-For` in
@@ -65,9 +66,9 @@ pub const RATE_WITHOUT_KEY: u32 = 60;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RateKey {
     /// The programs of a user, by row key.
-    User(i64),
+    User(UserKey),
     /// The sessions of a user: an open page takes nothing from the user's programs.
-    Sessions(i64),
+    Sessions(UserKey),
     /// An address (IPv6: a /64).
     Address(IpAddr),
 }

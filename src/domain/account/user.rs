@@ -5,6 +5,7 @@ use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Span, Timestamp};
 
 use crate::domain::account::plan::PlanLimits;
+use crate::domain::row_keys::UserKey;
 use crate::domain::text::word_enum;
 
 /// The time during which the previous webhook secret signs too (contract §3).
@@ -28,7 +29,7 @@ pub const REGISTRATION_WINDOW: SignedDuration = SignedDuration::from_hours(1);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Caller {
-    pub user_key: i64,
+    pub user_key: UserKey,
     pub user_id: String,
     pub credential: Credential,
     pub plan: String,
@@ -70,7 +71,7 @@ impl Credential {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct User {
-    pub key: i64,
+    pub key: UserKey,
     pub id: String,
     pub email: String,
     pub plan: String,

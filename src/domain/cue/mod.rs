@@ -20,6 +20,7 @@ use crate::domain::cue_fields::{Policies, PoliciesPatch};
 use crate::domain::execution::RetryPolicy;
 use crate::domain::execution::outcome::VerificationMode;
 use crate::domain::json::{JsonObject, JsonStr, JsonText, merged, read};
+use crate::domain::row_keys::UserKey;
 use crate::domain::schedule::interval::Interval;
 use crate::domain::schedule::{
     Bounds, CatchUp, Schedule, ScheduleError, ScheduleRule, Zone, parse_instant,
@@ -45,7 +46,7 @@ word_enum! {
 pub struct Cue {
     pub key: i64,
     pub id: String,
-    pub user_key: i64,
+    pub user_key: UserKey,
     pub slug: Option<Slug>,
     pub name: String,
     pub description: Option<String>,
@@ -92,7 +93,7 @@ impl NewCue {
     pub fn into_cue(
         self,
         id: String,
-        user_key: i64,
+        user_key: UserKey,
         now: Timestamp,
     ) -> Result<(Cue, Option<Payload>), Refusal> {
         let mut schedule = self.schedule;

@@ -12,6 +12,7 @@ use crate::domain::execution::attempt::FailureCause;
 use crate::domain::execution::outcome::OutcomeState;
 use crate::domain::execution::worker::ACTIVE_FOR;
 use crate::domain::ids::ExecutionId;
+use crate::domain::row_keys::UserKey;
 use crate::domain::text::word_enum;
 use crate::domain::time::saturating_add;
 
@@ -164,7 +165,7 @@ pub struct Execution {
     pub key: i64,
     pub id: ExecutionId,
     pub cue_key: i64,
-    pub user_key: i64,
+    pub user_key: UserKey,
     pub is_worker: bool,
     pub status: ExecutionStatus,
     pub scheduled_for: Timestamp,
@@ -200,7 +201,7 @@ pub struct Execution {
 pub struct NewExecution {
     pub id: ExecutionId,
     pub cue_key: i64,
-    pub user_key: i64,
+    pub user_key: UserKey,
     pub is_worker: bool,
     /// Fairness key of the destination; `None` for worker executions.
     pub destination: Option<i64>,

@@ -15,6 +15,7 @@ use crate::domain::execution::outcome::OutcomeState;
 use crate::domain::execution::worker::ALERT_INTERVAL;
 use crate::domain::ids::ExecutionId;
 use crate::domain::notification::{BACKLOG_CLEARED, NotificationKind};
+use crate::domain::row_keys::UserKey;
 use crate::domain::schedule::catch_up::CaughtUp;
 use crate::domain::text::{one_line, word_enum};
 use crate::domain::time::instant;
@@ -349,7 +350,7 @@ pub struct TestAttempt {
 /// Test alerts whose requests wait for the first attempt, at most one per user.
 #[derive(Debug, Default)]
 pub struct RunningTests {
-    of_users: HashMap<i64, RunningTest>,
+    of_users: HashMap<UserKey, RunningTest>,
 }
 
 #[derive(Debug)]
@@ -382,7 +383,7 @@ impl TestAttempt {
 
 impl RunningTests {
     /// Begins to wait for the test alert `id`; [`RunningTests::end`] must follow.
-    pub fn begin(&mut self, user_key: i64, id: String) -> Result<(), Refusal> {
+    pub fn begin(&mut self, user_key: UserKey, id: String) -> Result<(), Refusal> {
         match self.of_users.entry(user_key) {
             Entry::Vacant(place) => {
                 place.insert(RunningTest { id, attempt: None });
@@ -399,7 +400,7 @@ impl RunningTests {
     /// Records an attempt to send the user's notification `id`. Returns whether a request waits for it.
     pub fn record(
         &mut self,
-        user_key: i64,
+        user_key: UserKey,
         id: &str,
         attempt: impl FnOnce() -> TestAttempt,
     ) -> bool {
@@ -410,11 +411,11 @@ impl RunningTests {
         true
     }
 
-    pub fn attempt(&self, user_key: i64) -> Option<TestAttempt> {
+    pub fn attempt(&self, user_key: UserKey) -> Option<TestAttempt> {
         self.of_users.get(&user_key)?.attempt.clone()
     }
 
-    pub fn end(&mut self, user_key: i64) {
+    pub fn end(&mut self, user_key: UserKey) {
         self.of_users.remove(&user_key);
     }
 }

@@ -5,6 +5,7 @@ use jiff::Timestamp;
 
 use crate::domain::ids::ExecutionId;
 use crate::domain::json::JsonText;
+use crate::domain::row_keys::UserKey;
 use crate::domain::time::instant;
 use crate::domain::webhook::callback::Callback;
 use crate::domain::webhook::signature::{SigningSecrets, signature_headers};
@@ -36,7 +37,7 @@ pub struct AttemptRef {
     pub key: i64,
     pub id: ExecutionId,
     pub cue_key: i64,
-    pub user_key: i64,
+    pub user_key: UserKey,
     pub destination: i64,
     pub attempt: u32,
     pub scheduled_for: Timestamp,

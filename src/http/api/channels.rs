@@ -13,6 +13,7 @@ use crate::domain::channel::{
     Settings,
 };
 use crate::domain::notification::alert::{TestAttempt, TestStatus};
+use crate::domain::row_keys::UserKey;
 use crate::error::{Error, Result};
 use crate::http::api::alerts::first_attempt;
 use crate::http::list::{ListBody, Pagination};
@@ -73,7 +74,7 @@ fn built_in(user: &User) -> Vec<Shown> {
     [email].into_iter().chain(alert_webhook).collect()
 }
 
-fn find(read: &ReadTx<'_>, user_key: i64, id: &str) -> Result<Shown> {
+fn find(read: &ReadTx<'_>, user_key: UserKey, id: &str) -> Result<Shown> {
     if !matches!(id, BUILT_IN_EMAIL | BUILT_IN_ALERT_WEBHOOK) {
         let channel = channels::find(read, user_key, id)?.ok_or_else(not_found)?;
         let topics = channels::list_topics(read, user_key, channel.cursor)?;

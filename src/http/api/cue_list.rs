@@ -11,6 +11,7 @@ use crate::domain::cue::list::{
 };
 use crate::domain::cue::slug::SlugFilter;
 use crate::domain::cue::{CueStatus, Transport};
+use crate::domain::row_keys::UserKey;
 use crate::domain::time::JsonTimestamp;
 use crate::error::Result;
 use crate::http::limits::Turn;
@@ -68,7 +69,7 @@ fn requested_list(query: &Query) -> (CueList, Pagination) {
 /// read; the others wait for their turn, which ends when the response is rendered.
 async fn read_page(
     request: &Request,
-    user_key: i64,
+    user_key: UserKey,
     list: &CueList,
 ) -> Result<(CuePage, Option<Turn>)> {
     let store = &request.app.store;

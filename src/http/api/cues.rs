@@ -13,6 +13,7 @@ use crate::domain::cue::slug::{SLUG_RULE, Slug};
 use crate::domain::cue::{Cue, NewCue, Payload, Transport};
 use crate::domain::execution::worker::DEAD_AFTER;
 use crate::domain::json::JsonStr;
+use crate::domain::row_keys::UserKey;
 use crate::domain::schedule::{EARLIEST, Schedule, Zone, offset_text, parse_instant};
 use crate::domain::text::shell_word;
 use crate::domain::time::{instant, just_before, saturating_sub};
@@ -221,7 +222,7 @@ fn render_created(cue: &Cue) -> Result<StoredResponse> {
 }
 
 /// A warning for the creator of a worker cue if no worker of the account was seen lately that takes its runs.
-async fn worker_hint(request: &Request, user_key: i64, new: &NewCue) -> Result<Option<String>> {
+async fn worker_hint(request: &Request, user_key: UserKey, new: &NewCue) -> Result<Option<String>> {
     if new.transport == Transport::Webhook {
         return Ok(None);
     }

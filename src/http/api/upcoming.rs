@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::domain::row_keys::UserKey;
 use crate::domain::schedule::EARLIEST;
 use crate::domain::schedule::planned::{
     HourSpan, MAX_HOURS, PlannedRuns, PlannedTimes, RunsToCome, plan,
@@ -46,7 +47,7 @@ pub async fn list(request: Request) -> Result<Response> {
     Ok(body.into_response())
 }
 
-fn read_plan(read: &ReadTx<'_>, user_key: i64, span: &HourSpan) -> Result<ListBody> {
+fn read_plan(read: &ReadTx<'_>, user_key: UserKey, span: &HourSpan) -> Result<ListBody> {
     let (rows, has_more) = upcoming::list_cues(read, user_key, span.until())?;
     // The scheduler ends a cue whose schedule has become invalid.
     let cues = rows.into_iter().filter_map(|cue| {

@@ -18,6 +18,7 @@ use crate::domain::account::rate_limit::{RateKey, client_address};
 use crate::domain::account::session::REQUESTS_PER_MINUTE;
 use crate::domain::account::user::{Caller, Credential};
 use crate::domain::api_error::{ErrorCode, Refusal};
+use crate::domain::row_keys::UserKey;
 use crate::error::Result;
 use crate::http::limits::Owner as MemoryOwner;
 use crate::http::middleware::{RequestContext, ServerState};
@@ -267,7 +268,7 @@ pub async fn read_key_owner(app: &App, hash: [u8; 32], now: Timestamp) -> Result
 pub fn caller(
     app: &App,
     credential: Credential,
-    user_key: i64,
+    user_key: UserKey,
     user_id: String,
     plan: String,
     is_operator: bool,

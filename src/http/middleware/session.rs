@@ -9,6 +9,7 @@ use crate::app::App;
 use crate::domain::account::session::{SessionToken, is_to_record};
 use crate::domain::account::user::{Caller, Credential};
 use crate::domain::api_error::{ErrorCode, Refusal};
+use crate::domain::row_keys::UserKey;
 use crate::error::{Error, Result};
 use crate::http::middleware::authentication::{
     RefusalResult, RequestSource, SEC_FETCH_SITE, caller, cross_site, forwarded_host,
@@ -156,7 +157,7 @@ pub async fn signed_in_users(
     cookie: &SessionCookie,
     headers: &HeaderMap,
     now: Timestamp,
-) -> Result<Vec<i64>> {
+) -> Result<Vec<UserKey>> {
     let found = find_sessions(app, cookie, headers, now).await?;
     Ok(found.into_iter().map(|(_, session)| session.user_key).collect())
 }
