@@ -5,6 +5,7 @@ use rusqlite::params;
 
 use crate::domain::ids::ExecutionId;
 use crate::domain::notification::alert::{Alert, AlertType};
+use crate::domain::row_keys::UserKey;
 use crate::error::Result;
 use crate::store::db::columns::{millis, row};
 use crate::store::{ReadTx, WriteTx};
@@ -19,7 +20,7 @@ pub struct AlertFilter {
 row! { subject_columns, "e.",
 #[derive(Debug, Clone)]
 pub struct AlertSubject {
-    pub user_key: i64,
+    pub user_key: UserKey,
     pub cue_key: i64,
     pub cue_id: String = "c.id",
     pub cue_name: String = "c.name",
@@ -80,13 +81,13 @@ const ALERT_URL: &str = "SELECT alert_webhook_url FROM users
 
 pub fn find_catch_up(
     read: &ReadTx<'_>,
-    user_key: i64,
+    user_key: UserKey,
     ended_at: Timestamp,
 ) -> Result<Option<Alert>> {
     read.find(FIND_CATCH_UP, params![user_key, millis(ended_at)])
 }
 
-pub fn update_catch_up(tx: &WriteTx<'_>, user_key: i64, alert: &Alert) -> Result<()> {
+pub fn update_catch_up(tx: &WriteTx<'_>, user_key: UserKey, alert: &Alert) -> Result<()> {
     let metadata = alert.metadata.to_string();
     tx.run(UPDATE_CATCH_UP, params![user_key, millis(alert.created_at), alert.message, metadata])
 }
@@ -106,7 +107,7 @@ pub fn update_streak(tx: &WriteTx<'_>, cue_key: i64, alert: &Alert) -> Result<()
     )
 }
 
-pub fn alert_url(read: &ReadTx<'_>, user_key: i64) -> Result<Option<String>> {
+pub fn alert_url(read: &ReadTx<'_>, user_key: UserKey) -> Result<Option<String>> {
     read.find(ALERT_URL, [user_key])
 }
 
@@ -133,20 +134,25 @@ pub fn newest_of_cue(
     read.one(NEWEST_OF_CUE, params![cue_key, alert_type.as_str(), millis(until)])
 }
 
-pub fn exists(read: &ReadTx<'_>, user_key: i64, id: &str) -> Result<bool> {
+pub fn exists(read: &ReadTx<'_>, user_key: UserKey, id: &str) -> Result<bool> {
     read.any(EXISTS, params![user_key, id])
 }
 
 pub fn has_more_since(
     read: &ReadTx<'_>,
-    user_key: i64,
+    user_key: UserKey,
     since: Timestamp,
     count: u32,
 ) -> Result<bool> {
     read.any(HAS_MORE_SINCE, params![user_key, millis(since), count])
 }
 
-pub fn insert(tx: &WriteTx<'_>, user_key: i64, cue_key: Option<i64>, alert: &Alert) -> Result<()> {
+pub fn insert(
+    tx: &WriteTx<'_>,
+    user_key: UserKey,
+    cue_key: Option<i64>,
+    alert: &Alert,
+) -> Result<()> {
     tx.run(
         INSERT,
         params![
@@ -162,13 +168,13 @@ pub fn insert(tx: &WriteTx<'_>, user_key: i64, cue_key: Option<i64>, alert: &Ale
     )
 }
 
-pub fn delete_surplus(tx: &WriteTx<'_>, user_key: i64, kept: u32) -> Result<()> {
+pub fn delete_surplus(tx: &WriteTx<'_>, user_key: UserKey, kept: u32) -> Result<()> {
     tx.run(DELETE_SURPLUS, params![user_key, kept])
 }
 
 pub fn list(
     read: &ReadTx<'_>,
-    user_key: i64,
+    user_key: UserKey,
     filter: &AlertFilter,
     limit: u32,
     offset: u64,

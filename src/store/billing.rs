@@ -4,6 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 use rusqlite::params;
 
 use crate::domain::billing::{Offer, RequestStatus, Subscription};
+use crate::domain::row_keys::UserKey;
 use crate::domain::time::saturating_sub;
 use crate::error::Result;
 use crate::store::db::columns::{millis, row};
@@ -20,7 +21,7 @@ row! { columns, "billing_requests.",
 pub struct BillingRequest {
     pub key: i64,
     pub id: String,
-    pub user_key: i64,
+    pub user_key: UserKey,
     pub user_id: String = "users.id",
     pub email: String = "users.email",
     pub current_plan: String = "users.plan",
@@ -45,7 +46,7 @@ macro_rules! select {
 #[derive(Debug, Clone)]
 pub struct NewBillingRequest {
     pub id: String,
-    pub user_key: i64,
+    pub user_key: UserKey,
     pub offer: Offer,
     pub link_hash: [u8; 32],
     pub link_expires_at: Timestamp,
@@ -91,7 +92,7 @@ pub fn list_requests(read: &ReadTx<'_>, decided: bool) -> Result<Vec<BillingRequ
 }
 
 /// The user's confirmed request without a decision.
-pub fn find_undecided(read: &ReadTx<'_>, user_key: i64) -> Result<Option<BillingRequest>> {
+pub fn find_undecided(read: &ReadTx<'_>, user_key: UserKey) -> Result<Option<BillingRequest>> {
     read.find(select!("user_key = ?1 AND status = 'requested'"), [user_key])
 }
 
@@ -103,7 +104,7 @@ pub fn confirm_request(tx: &WriteTx<'_>, key: i64, now: Timestamp) -> Result<boo
     )
 }
 
-pub fn delete_undecided(tx: &WriteTx<'_>, user_key: i64) -> Result<()> {
+pub fn delete_undecided(tx: &WriteTx<'_>, user_key: UserKey) -> Result<()> {
     tx.run("DELETE FROM billing_requests WHERE user_key = ?1 AND status = 'requested'", [user_key])
 }
 
@@ -114,7 +115,7 @@ pub fn decide(tx: &WriteTx<'_>, key: i64, decision: RequestStatus, now: Timestam
     )
 }
 
-pub fn was_ever_approved(read: &ReadTx<'_>, user_key: i64) -> Result<bool> {
+pub fn was_ever_approved(read: &ReadTx<'_>, user_key: UserKey) -> Result<bool> {
     read.any(
         "SELECT 1 FROM billing_requests WHERE user_key = ?1 AND status = 'approved'",
         [user_key],
@@ -148,7 +149,7 @@ pub fn record_event(tx: &WriteTx<'_>, id: &str, now: Timestamp) -> Result<bool> 
 pub fn link_customer(
     tx: &WriteTx<'_>,
     customer: &str,
-    user_key: i64,
+    user_key: UserKey,
     now: Timestamp,
 ) -> Result<()> {
     tx.run(
@@ -157,12 +158,12 @@ pub fn link_customer(
     )
 }
 
-pub fn find_customer_user(read: &ReadTx<'_>, customer: &str) -> Result<Option<i64>> {
+pub fn find_customer_user(read: &ReadTx<'_>, customer: &str) -> Result<Option<UserKey>> {
     read.find("SELECT user_key FROM billing_customers WHERE id = ?1", [customer])
 }
 
 /// The user's customer: one with a live subscription if there is any, otherwise the newest.
-pub fn find_customer(read: &ReadTx<'_>, user_key: i64) -> Result<Option<String>> {
+pub fn find_customer(read: &ReadTx<'_>, user_key: UserKey) -> Result<Option<String>> {
     read.find(
         "SELECT id FROM billing_customers AS customer WHERE user_key = ?1
               ORDER BY EXISTS (SELECT 1 FROM billing_subscriptions
@@ -181,7 +182,7 @@ pub fn find_subscription(read: &ReadTx<'_>, id: &str) -> Result<Option<Subscript
     read.find(sql, [id])
 }
 
-pub fn list_subscriptions(read: &ReadTx<'_>, user_key: i64) -> Result<Vec<Subscription>> {
+pub fn list_subscriptions(read: &ReadTx<'_>, user_key: UserKey) -> Result<Vec<Subscription>> {
     let sql = concat!(
         "SELECT ",
         subscription_columns!(),

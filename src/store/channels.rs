@@ -8,6 +8,7 @@ use crate::domain::channel::message::{AttemptFailure, FailedRun, Message, Notice
 use crate::domain::channel::{Channel, ChannelEvents, NewChannel, Quiet, Settings, TROUBLED};
 use crate::domain::cue::tags::Tags;
 use crate::domain::ids::ExecutionId;
+use crate::domain::row_keys::UserKey;
 use crate::domain::webhook::callback::host_of;
 use crate::error::Result;
 use crate::store::db::columns::{FromRow, RowReader, invalid_column, millis, row};
@@ -147,7 +148,7 @@ const OTHER_FAILURE: &str = "SELECT a.http_status, a.cause, a.error_message
 
 pub fn insert(
     tx: &WriteTx<'_>,
-    user_key: i64,
+    user_key: UserKey,
     id: &str,
     new: &NewChannel,
     now: Timestamp,
@@ -216,36 +217,36 @@ fn wake(tx: &WriteTx<'_>) {
 }
 
 /// With its message in the outbox. Returns `false` if the user has no such channel.
-pub fn delete(tx: &WriteTx<'_>, user_key: i64, id: &str) -> Result<bool> {
+pub fn delete(tx: &WriteTx<'_>, user_key: UserKey, id: &str) -> Result<bool> {
     let is_deleted = tx.changes(DELETE, params![user_key, id])?;
     tx.run(DELETE_TOLD, [user_key])?;
     Ok(is_deleted)
 }
 
-pub fn delete_all(tx: &WriteTx<'_>, user_key: i64) -> Result<()> {
+pub fn delete_all(tx: &WriteTx<'_>, user_key: UserKey) -> Result<()> {
     tx.run(DELETE_ALL, [user_key])?;
     tx.run(DELETE_TOLD, [user_key])
 }
 
-pub fn count(read: &ReadTx<'_>, user_key: i64) -> Result<i64> {
+pub fn count(read: &ReadTx<'_>, user_key: UserKey) -> Result<i64> {
     read.one(COUNT, [user_key])
 }
 
 /// The channels that reach somebody: where no mail is sent, those by mail do not.
-pub fn count_reaching(read: &ReadTx<'_>, user_key: i64, sends_mail: bool) -> Result<i64> {
+pub fn count_reaching(read: &ReadTx<'_>, user_key: UserKey, sends_mail: bool) -> Result<i64> {
     read.one(COUNT_REACHING, params![user_key, sends_mail])
 }
 
 /// Returns whether the user has a channel. Those of a disabled one are told nothing.
-pub fn any_listens(read: &ReadTx<'_>, user_key: i64) -> Result<bool> {
+pub fn any_listens(read: &ReadTx<'_>, user_key: UserKey) -> Result<bool> {
     read.any(ANY_LISTENS, [user_key])
 }
 
-pub fn list(read: &ReadTx<'_>, user_key: i64) -> Result<Vec<Channel>> {
+pub fn list(read: &ReadTx<'_>, user_key: UserKey) -> Result<Vec<Channel>> {
     read.all(LIST, [user_key])
 }
 
-pub fn find(read: &ReadTx<'_>, user_key: i64, id: &str) -> Result<Option<Channel>> {
+pub fn find(read: &ReadTx<'_>, user_key: UserKey, id: &str) -> Result<Option<Channel>> {
     read.find(FIND, params![user_key, id])
 }
 
@@ -256,14 +257,14 @@ pub fn find_by_key(read: &ReadTx<'_>, key: i64) -> Result<Option<Channel>> {
 /// Id, name and last error of the channels that reach nobody at the moment.
 pub fn list_failing(
     read: &ReadTx<'_>,
-    user_key: i64,
+    user_key: UserKey,
 ) -> Result<Vec<(String, String, Option<String>)>> {
     read.all(LIST_FAILING, params![user_key, TROUBLED])
 }
 
 /// What the notices of the account are about.
-pub fn list_topics(read: &ReadTx<'_>, user_key: i64, after: i64) -> Result<Vec<Topic>> {
-    read.all(LIST_TOPICS, [user_key, after])
+pub fn list_topics(read: &ReadTx<'_>, user_key: UserKey, after: i64) -> Result<Vec<Topic>> {
+    read.all(LIST_TOPICS, (user_key, after))
 }
 
 /// The messages of the channel in the outbox.
@@ -321,7 +322,7 @@ pub fn stop_looking(tx: &WriteTx<'_>, key: i64) -> Result<()> {
 }
 
 /// Deletes what the channels of the user have to tell.
-pub fn silence(tx: &WriteTx<'_>, user_key: i64) -> Result<()> {
+pub fn silence(tx: &WriteTx<'_>, user_key: UserKey) -> Result<()> {
     tx.run(DELETE_NOTICES, [user_key])?;
     tx.run(SILENCE, [user_key])
 }
@@ -329,7 +330,7 @@ pub fn silence(tx: &WriteTx<'_>, user_key: i64) -> Result<()> {
 /// Adds a notice, and wakes the channels of the account. Of more than `kept` waiting ones the oldest are deleted.
 pub fn insert_notice(
     tx: &WriteTx<'_>,
-    user_key: i64,
+    user_key: UserKey,
     notice: &Notice,
     (kept, settle_ms): (u32, i64),
 ) -> Result<()> {
@@ -357,7 +358,7 @@ pub fn insert_notice(
 /// Changes a notice that has not been told.
 pub fn update_notice(
     tx: &WriteTx<'_>,
-    user_key: i64,
+    user_key: UserKey,
     message: &Message,
     ready_at: Timestamp,
 ) -> Result<()> {
@@ -365,7 +366,7 @@ pub fn update_notice(
 }
 
 /// Lets the notice of this id be told at `now`.
-pub fn release_notice(tx: &WriteTx<'_>, user_key: i64, id: &str, now: Timestamp) -> Result<()> {
+pub fn release_notice(tx: &WriteTx<'_>, user_key: UserKey, id: &str, now: Timestamp) -> Result<()> {
     if tx.changes(RELEASE_NOTICE, params![user_key, id, millis(now)])? {
         tx.run(WAKE, params![user_key, millis(now), 0])?;
         wake(tx);
@@ -373,13 +374,13 @@ pub fn release_notice(tx: &WriteTx<'_>, user_key: i64, id: &str, now: Timestamp)
     Ok(())
 }
 
-pub fn newest_notice(read: &ReadTx<'_>, user_key: i64) -> Result<Option<i64>> {
+pub fn newest_notice(read: &ReadTx<'_>, user_key: UserKey) -> Result<Option<i64>> {
     read.find(NEWEST_NOTICE, [user_key])
 }
 
 pub fn list_notices(
     read: &ReadTx<'_>,
-    user_key: i64,
+    user_key: UserKey,
     after: i64,
     limit: u32,
 ) -> Result<Vec<Notice>> {
@@ -388,7 +389,7 @@ pub fn list_notices(
 }
 
 /// Deletes the notices that all channels of the user have told or do not take.
-pub fn delete_told(tx: &WriteTx<'_>, user_key: i64) -> Result<()> {
+pub fn delete_told(tx: &WriteTx<'_>, user_key: UserKey) -> Result<()> {
     tx.run(DELETE_TOLD, [user_key])
 }
 
@@ -457,7 +458,7 @@ row! {
 #[derive(Debug, Clone)]
 pub struct DueReminder {
     pub cue_key: i64,
-    pub user_key: i64,
+    pub user_key: UserKey,
     pub channel_key: i64,
     pub remind_after_seconds: u32,
     /// False if the cue has ended.

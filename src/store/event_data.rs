@@ -9,6 +9,7 @@ use crate::domain::execution::outcome::OutcomeState;
 use crate::domain::execution::{ExecutionStatus, Trigger};
 use crate::domain::ids::ExecutionId;
 use crate::domain::notification::event::{CueEvent, ExecutionEvent, message};
+use crate::domain::row_keys::UserKey;
 use crate::domain::time::instant;
 use crate::error::Result;
 use crate::store::ReadTx;
@@ -73,17 +74,21 @@ pub fn cue(read: &ReadTx<'_>, key: i64, at: Timestamp) -> Result<Option<(CueEven
     }))
 }
 
-pub fn user_of_cue(read: &ReadTx<'_>, key: i64) -> Result<Option<i64>> {
+pub fn user_of_cue(read: &ReadTx<'_>, key: i64) -> Result<Option<UserKey>> {
     read.find(USER_OF_CUE, [key])
 }
 
-pub fn name_and_tags(read: &ReadTx<'_>, user_key: i64, id: &str) -> Result<Option<(String, Tags)>> {
+pub fn name_and_tags(
+    read: &ReadTx<'_>,
+    user_key: UserKey,
+    id: &str,
+) -> Result<Option<(String, Tags)>> {
     read.find(NAME_AND_TAGS, params![user_key, id])
 }
 
 pub fn last_heartbeat(
     read: &ReadTx<'_>,
-    user_key: i64,
+    user_key: UserKey,
     worker_id: &str,
 ) -> Result<Option<Timestamp>> {
     read.find(LAST_HEARTBEAT, params![user_key, worker_id])

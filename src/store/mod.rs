@@ -31,6 +31,7 @@ pub use crate::store::db::transactions::{Pending, ReadFn, ReadTx, WakeSet, Write
 pub use crate::store::db::writer::{CommitListeners, WriteFn};
 
 use crate::cores;
+use crate::domain::row_keys::UserKey;
 use crate::error::{Error, Result};
 use crate::panics;
 use crate::store::db::counters::WriteStats;
@@ -124,7 +125,11 @@ impl Store {
     }
 
     /// For a request of a user. Users take turns, so that many writes of one do not hold up those of another.
-    pub fn write_for<T: Send + 'static>(&self, user_key: i64, job: impl WriteFn<T>) -> Pending<T> {
+    pub fn write_for<T: Send + 'static>(
+        &self,
+        user_key: UserKey,
+        job: impl WriteFn<T>,
+    ) -> Pending<T> {
         self.writer.submit(WriteSource::Caller(Some(user_key)), job)
     }
 

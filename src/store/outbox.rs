@@ -9,6 +9,7 @@ use rusqlite::params;
 use crate::domain::channel::{ChannelType, Quiet, Settings};
 use crate::domain::execution::NextStep;
 use crate::domain::notification::NotificationKind;
+use crate::domain::row_keys::UserKey;
 use crate::domain::webhook::callback::destination_hash;
 use crate::error::Result;
 use crate::store::alerts::{AlertSubject, subject_columns};
@@ -19,7 +20,7 @@ use crate::store::{ReadTx, WakeSet, WriteTx};
 #[derive(Debug, Clone)]
 pub struct NewNotification {
     pub id: String,
-    pub user_key: i64,
+    pub user_key: UserKey,
     pub kind: NotificationKind,
     pub url: Option<String>,
     pub body: String,
@@ -31,7 +32,7 @@ row! { columns, "",
 #[derive(Clone)]
 pub struct Notification {
     pub key: i64 = "outbox.key",
-    pub user_key: i64 = "outbox.user_key",
+    pub user_key: UserKey = "outbox.user_key",
     pub id: String = "outbox.id",
     pub kind: NotificationKind,
     pub url: Option<String>,
@@ -140,7 +141,7 @@ pub fn insert(
 
 pub fn postpone_unsent(
     tx: &WriteTx<'_>,
-    user_key: i64,
+    user_key: UserKey,
     (kind, id): (NotificationKind, &str),
     body: &str,
     due_at: Timestamp,
@@ -150,7 +151,7 @@ pub fn postpone_unsent(
 
 pub fn release_unsent(
     tx: &WriteTx<'_>,
-    user_key: i64,
+    user_key: UserKey,
     (kind, id): (NotificationKind, &str),
 ) -> Result<()> {
     tx.run(RELEASE_UNSENT, params![user_key, kind.as_str(), id])?;
@@ -180,7 +181,7 @@ pub fn ready_posts(
     read: &ReadTx<'_>,
     skipped: &HashSet<i64>,
     rotation: &mut Rotation,
-    mut try_acquire: impl FnMut(i64, i64) -> Grant,
+    mut try_acquire: impl FnMut(UserKey, i64) -> Grant,
 ) -> Result<Vec<ReadyRow>> {
     fair_queue::take(&PostQueue { read, skipped }, rotation, |user, destination| {
         Ok(try_acquire(user, destination))
@@ -200,34 +201,42 @@ pub fn record_result(tx: &WriteTx<'_>, (key, id): (i64, &str), next: NextStep) -
 }
 
 /// Deletes the user's POSTs. One that is being sent ends, and is not repeated.
-pub fn delete_posts(tx: &WriteTx<'_>, user_key: i64) -> Result<()> {
+pub fn delete_posts(tx: &WriteTx<'_>, user_key: UserKey) -> Result<()> {
     tx.run(DELETE_POSTS, [user_key])
 }
 
 /// Deletes the user's notifications that wait for another attempt or for their time.
-pub fn delete_waiting(tx: &WriteTx<'_>, user_key: i64) -> Result<()> {
+pub fn delete_waiting(tx: &WriteTx<'_>, user_key: UserKey) -> Result<()> {
     tx.run(DELETE_WAITING, [user_key])
 }
 
 pub fn count_waiting(
     read: &ReadTx<'_>,
-    user_key: i64,
+    user_key: UserKey,
     kind: NotificationKind,
     limit: u32,
 ) -> Result<u32> {
     read.one(COUNT_WAITING, params![user_key, kind.as_str(), limit])
 }
 
-pub fn increment_dropped(tx: &WriteTx<'_>, user_key: i64, kind: NotificationKind) -> Result<u32> {
+pub fn increment_dropped(
+    tx: &WriteTx<'_>,
+    user_key: UserKey,
+    kind: NotificationKind,
+) -> Result<u32> {
     tx.one(INCREMENT_DROPPED, params![user_key, kind.as_str()])
 }
 
 /// Ends the user's backlog of this kind. Returns the number of dropped POSTs, or `None` if there was no backlog.
-pub fn end_backlog(tx: &WriteTx<'_>, user_key: i64, kind: NotificationKind) -> Result<Option<u32>> {
+pub fn end_backlog(
+    tx: &WriteTx<'_>,
+    user_key: UserKey,
+    kind: NotificationKind,
+) -> Result<Option<u32>> {
     tx.find(END_BACKLOG, params![user_key, kind.as_str()])
 }
 
-pub fn user_id(read: &ReadTx<'_>, user_key: i64) -> Result<String> {
+pub fn user_id(read: &ReadTx<'_>, user_key: UserKey) -> Result<String> {
     read.one(USER_ID, [user_key])
 }
 
@@ -239,7 +248,7 @@ struct PostQueue<'a, 'b> {
 impl FairQueue for PostQueue<'_, '_> {
     const PRIORITIES: u8 = 1;
 
-    fn next_user(&self, from: i64) -> Result<Option<i64>> {
+    fn next_user(&self, from: UserKey) -> Result<Option<UserKey>> {
         self.read.find(NEXT_USER, [from])
     }
 
@@ -341,23 +350,32 @@ pub fn announce_streak(tx: &WriteTx<'_>, cue_key: i64) -> Result<()> {
     tx.run(ANNOUNCE_STREAK, [cue_key])
 }
 
-pub fn mail_time(read: &ReadTx<'_>, user_key: i64, skipped: usize) -> Result<Option<Timestamp>> {
-    read.find(MAIL_TIME, [user_key, row_count(skipped)])
+pub fn mail_time(
+    read: &ReadTx<'_>,
+    user_key: UserKey,
+    skipped: usize,
+) -> Result<Option<Timestamp>> {
+    read.find(MAIL_TIME, (user_key, row_count(skipped)))
 }
 
-pub fn suppressed_mails(read: &ReadTx<'_>, user_key: i64) -> Result<u32> {
+pub fn suppressed_mails(read: &ReadTx<'_>, user_key: UserKey) -> Result<u32> {
     Ok(read.find(SUPPRESSED_MAILS, [user_key])?.unwrap_or(0))
 }
 
-pub fn increment_suppressed_mails(tx: &WriteTx<'_>, user_key: i64) -> Result<u32> {
+pub fn increment_suppressed_mails(tx: &WriteTx<'_>, user_key: UserKey) -> Result<u32> {
     tx.one(INCREMENT_SUPPRESSED, [user_key])
 }
 
-pub fn delete_mails(tx: &WriteTx<'_>, user_key: i64, up_to: Timestamp) -> Result<()> {
+pub fn delete_mails(tx: &WriteTx<'_>, user_key: UserKey, up_to: Timestamp) -> Result<()> {
     tx.run(DELETE_MAILS, params![user_key, millis(up_to)])
 }
 
-pub fn insert_mail(tx: &WriteTx<'_>, user_key: i64, now: Timestamp, suppressed: u32) -> Result<()> {
+pub fn insert_mail(
+    tx: &WriteTx<'_>,
+    user_key: UserKey,
+    now: Timestamp,
+    suppressed: u32,
+) -> Result<()> {
     tx.run(INSERT_MAIL, params![user_key, millis(now), suppressed])
 }
 

@@ -8,6 +8,7 @@ use crate::domain::account::user::{ACCOUNT_DISABLED, KEYS_REVOKED};
 use crate::domain::execution::CANCELLED;
 use crate::domain::execution::worker::{ACTIVE_FOR, DEAD_AFTER, NOT_CLAIMED};
 use crate::domain::ids::ExecutionId;
+use crate::domain::row_keys::UserKey;
 use crate::domain::time::saturating_sub;
 use crate::error::Result;
 use crate::store::cues::due_cues::{MissedRuns, missed_columns};
@@ -124,10 +125,10 @@ const EXPIRED_HOURS: &str =
 const DELETE_HOURS: &str = "DELETE FROM hourly_stats WHERE user_key = ?1 AND hour IN (
     SELECT hour FROM hourly_stats WHERE user_key = ?1 AND hour < ?2 ORDER BY hour LIMIT ?3 + 0)";
 
-pub fn user_series(read: &ReadTx<'_>, user_key: i64, grid: &Grid) -> Result<Vec<Figures>> {
+pub fn user_series(read: &ReadTx<'_>, user_key: UserKey, grid: &Grid) -> Result<Vec<Figures>> {
     let mut series = vec![Figures::default(); grid.len()];
     let (first, end) = grid.hours();
-    for (hour, figures) in read.all::<(i64, Figures)>(LIST_HOURS, [user_key, first, end])? {
+    for (hour, figures) in read.all::<(i64, Figures)>(LIST_HOURS, (user_key, first, end))? {
         if let Some(place) = grid.place(hour).and_then(|place| series.get_mut(place)) {
             place.add(&figures);
         }
@@ -137,19 +138,19 @@ pub fn user_series(read: &ReadTx<'_>, user_key: i64, grid: &Grid) -> Result<Vec<
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ExpiredHours {
-    pub users: Vec<i64>,
-    pub last: Option<i64>,
+    pub users: Vec<UserKey>,
+    pub last: Option<UserKey>,
 }
 
-pub fn find_expired_hours(read: &ReadTx<'_>, after: i64, hour: i64) -> Result<ExpiredHours> {
-    let found: Vec<(i64, bool)> = read.all(EXPIRED_HOURS, [after, hour, USER_BATCH])?;
+pub fn find_expired_hours(read: &ReadTx<'_>, after: UserKey, hour: i64) -> Result<ExpiredHours> {
+    let found: Vec<(UserKey, bool)> = read.all(EXPIRED_HOURS, (after, hour, USER_BATCH))?;
     let last = found.last().map(|(user_key, _)| *user_key);
     let expired = found.into_iter().filter(|(_, is_expired)| *is_expired);
     Ok(ExpiredHours { users: expired.map(|(user_key, _)| user_key).collect(), last })
 }
 
 /// Deletes hours of `users` before `hour`, one batch. Returns whether there may be more.
-pub fn delete_expired_hours(tx: &WriteTx<'_>, users: &[i64], hour: i64) -> Result<bool> {
+pub fn delete_expired_hours(tx: &WriteTx<'_>, users: &[UserKey], hour: i64) -> Result<bool> {
     let mut left = HOUR_BATCH;
     for user_key in users {
         left -= row_count(tx.change(DELETE_HOURS, params![user_key, hour, left])?);
@@ -290,7 +291,7 @@ pub struct FailingCue {
     pub last: Option<LastFailure>,
 }
 
-pub fn overview(read: &ReadTx<'_>, user_key: i64, now: Timestamp) -> Result<Overview> {
+pub fn overview(read: &ReadTx<'_>, user_key: UserKey, now: Timestamp) -> Result<Overview> {
     let before = |age| millis(saturating_sub(now, age));
     Ok(Overview {
         cues: read.one(CUES, [user_key])?,
@@ -298,11 +299,11 @@ pub fn overview(read: &ReadTx<'_>, user_key: i64, now: Timestamp) -> Result<Over
         failing: failing(read, user_key)?,
         missed: read.all(MISSED, params![user_key, MAX_MISSED])?,
         waiting: read.one(WAITING, params![user_key, MAX_WAITING])?,
-        workers: read.one(WORKERS, [user_key, before(ACTIVE_FOR), before(DEAD_AFTER)])?,
+        workers: read.one(WORKERS, (user_key, before(ACTIVE_FOR), before(DEAD_AFTER)))?,
     })
 }
 
-fn failing(read: &ReadTx<'_>, user_key: i64) -> Result<Vec<FailingCue>> {
+fn failing(read: &ReadTx<'_>, user_key: UserKey) -> Result<Vec<FailingCue>> {
     let cues: Vec<(i64, String, String, i64)> =
         read.all(FAILING, params![user_key, MAX_FAILING])?;
     let with_last = cues.into_iter().map(|(key, cue_id, name, streak)| {

@@ -5,6 +5,7 @@ use rusqlite::params;
 
 use crate::domain::account::credentials::ApiKey;
 use crate::domain::account::user::ApiKeyInfo;
+use crate::domain::row_keys::UserKey;
 use crate::error::Result;
 use crate::store::db::columns::{millis, row};
 use crate::store::{ReadTx, WriteTx};
@@ -13,7 +14,7 @@ row!(columns, "", ApiKeyInfo { key, id, name, prefix, created_at });
 
 pub fn insert(
     tx: &WriteTx<'_>,
-    user_key: i64,
+    user_key: UserKey,
     id: &str,
     name: &str,
     api_key: &ApiKey,
@@ -28,32 +29,32 @@ pub fn insert(
 
 const NTH_KEY: &str = "SELECT 1 FROM api_keys WHERE user_key = ?1 ORDER BY key LIMIT 1 OFFSET ?2";
 
-pub fn list(read: &ReadTx<'_>, user_key: i64) -> Result<Vec<ApiKeyInfo>> {
+pub fn list(read: &ReadTx<'_>, user_key: UserKey) -> Result<Vec<ApiKeyInfo>> {
     read.all(
         concat!("SELECT ", columns!(), " FROM api_keys WHERE user_key = ?1 ORDER BY key"),
         [user_key],
     )
 }
 
-pub fn newest(read: &ReadTx<'_>, user_key: i64, limit: i64) -> Result<Vec<ApiKeyInfo>> {
+pub fn newest(read: &ReadTx<'_>, user_key: UserKey, limit: i64) -> Result<Vec<ApiKeyInfo>> {
     let sql = concat!(
         "SELECT ",
         columns!(),
         " FROM api_keys WHERE user_key = ?1 ORDER BY key DESC LIMIT ?2 + 0"
     );
-    read.all(sql, [user_key, limit])
+    read.all(sql, (user_key, limit))
 }
 
-pub fn has_at_least(read: &ReadTx<'_>, user_key: i64, count: i64) -> Result<bool> {
-    read.any(NTH_KEY, [user_key, count - 1])
+pub fn has_at_least(read: &ReadTx<'_>, user_key: UserKey, count: i64) -> Result<bool> {
+    read.any(NTH_KEY, (user_key, count - 1))
 }
 
 pub fn id_and_prefix(
     read: &ReadTx<'_>,
-    user_key: i64,
+    user_key: UserKey,
     key: i64,
 ) -> Result<Option<(String, String)>> {
-    read.find("SELECT id, prefix FROM api_keys WHERE key = ?2 AND user_key = ?1", [user_key, key])
+    read.find("SELECT id, prefix FROM api_keys WHERE key = ?2 AND user_key = ?1", (user_key, key))
 }
 
 /// Found by its hash: SQLite reuses row keys, so the row of a revoked key may belong to another user by now.
@@ -70,15 +71,15 @@ pub fn replace(
     )
 }
 
-pub fn delete(tx: &WriteTx<'_>, user_key: i64, id: &str) -> Result<bool> {
+pub fn delete(tx: &WriteTx<'_>, user_key: UserKey, id: &str) -> Result<bool> {
     tx.changes("DELETE FROM api_keys WHERE id = ?2 AND user_key = ?1", params![user_key, id])
 }
 
-pub fn delete_all(tx: &WriteTx<'_>, user_key: i64) -> Result<()> {
+pub fn delete_all(tx: &WriteTx<'_>, user_key: UserKey) -> Result<()> {
     tx.run("DELETE FROM api_keys WHERE user_key = ?1", [user_key])
 }
 
-pub fn find_user_key(read: &ReadTx<'_>, id: &str) -> Result<Option<i64>> {
+pub fn find_user_key(read: &ReadTx<'_>, id: &str) -> Result<Option<UserKey>> {
     read.find("SELECT user_key FROM api_keys WHERE id = ?1", [id])
 }
 

@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use rusqlite::params;
 
 use crate::domain::account::device_login::{DeviceCode, DeviceLogin, LoginPurpose, UserCode};
+use crate::domain::row_keys::UserKey;
 use crate::error::Result;
 use crate::store::db::columns::{millis, row, row_count};
 use crate::store::{ReadTx, WriteTx};
@@ -116,7 +117,7 @@ pub fn save_link(
     )
 }
 
-pub fn approve(tx: &WriteTx<'_>, code: &[u8; 32], user_key: i64) -> Result<bool> {
+pub fn approve(tx: &WriteTx<'_>, code: &[u8; 32], user_key: UserKey) -> Result<bool> {
     let sql = "UPDATE device_logins SET state = 'approved', user_key = ?2
                 WHERE code_hash = ?1 AND state = 'email_sent'";
     tx.changes(sql, params![code, user_key])
@@ -130,7 +131,11 @@ pub fn claim(tx: &WriteTx<'_>, code: &[u8; 32]) -> Result<bool> {
 }
 
 /// Ends the logins of a user that are confirmed and not claimed: all of them, or those for a session.
-pub fn delete_approved(tx: &WriteTx<'_>, user_key: i64, only: Option<LoginPurpose>) -> Result<()> {
+pub fn delete_approved(
+    tx: &WriteTx<'_>,
+    user_key: UserKey,
+    only: Option<LoginPurpose>,
+) -> Result<()> {
     let is_for_session = only.map(|purpose| purpose == LoginPurpose::Session);
     tx.run(DELETE_APPROVED, params![user_key, is_for_session])
 }

@@ -4,6 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 use rusqlite::params;
 
 use crate::domain::api_error::ErrorCode;
+use crate::domain::row_keys::UserKey;
 use crate::domain::time::saturating_sub;
 use crate::error::{Error, Result};
 use crate::store::db::columns::{millis, row};
@@ -30,7 +31,7 @@ pub struct StoredResponse {
 /// Errors: `idempotency_conflict` when the key was used for a different request.
 pub fn find_response(
     read: &ReadTx<'_>,
-    user_key: i64,
+    user_key: UserKey,
     request: Option<&IdempotencyRequest>,
     now: Timestamp,
 ) -> Result<Option<StoredResponse>> {
@@ -56,7 +57,7 @@ pub fn find_response(
 /// right.
 pub fn store_response(
     tx: &WriteTx<'_>,
-    user_key: i64,
+    user_key: UserKey,
     request: Option<&IdempotencyRequest>,
     response: &StoredResponse,
     now: Timestamp,

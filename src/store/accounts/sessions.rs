@@ -5,6 +5,7 @@ use rusqlite::params;
 
 use crate::domain::account::session::Session;
 use crate::domain::account::user::month_of;
+use crate::domain::row_keys::UserKey;
 use crate::domain::text::word_enum;
 use crate::error::Result;
 use crate::store::db::columns::{millis, row};
@@ -18,7 +19,7 @@ pub struct SessionOwner {
     pub api_key_key: Option<i64>,
     pub created_at: Timestamp,
     pub seen_at: Timestamp,
-    pub user_key: i64,
+    pub user_key: UserKey,
     pub user_id: String,
     pub plan: String,
     pub is_operator: bool,
@@ -72,7 +73,7 @@ word_enum! {
 #[derive(Debug, Clone)]
 pub struct NewLink {
     pub kind: LinkKind,
-    pub user_key: i64,
+    pub user_key: UserKey,
     /// Row key of the API key that made it, or began the session that did. The link ends with it.
     pub api_key_key: Option<i64>,
     pub session_key: Option<i64>,
@@ -84,12 +85,12 @@ pub struct NewLink {
 pub fn insert(
     tx: &WriteTx<'_>,
     new: &Session,
-    user_key: i64,
+    user_key: UserKey,
     api_key_key: Option<i64>,
     token_hash: &[u8; 32],
     limit: i64,
 ) -> Result<()> {
-    tx.run(SURPLUS, [user_key, limit - 1])?;
+    tx.run(SURPLUS, (user_key, limit - 1))?;
     tx.run("INSERT INTO sessions (id, user_key, api_key_key, token_hash, method, device, address, created_at, seen_at, expires_at)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)", params![
         new.id,
@@ -114,7 +115,7 @@ pub fn find_owner(
 }
 
 /// The user's sessions that have not expired at `now`, oldest first.
-pub fn list(read: &ReadTx<'_>, user_key: i64, now: Timestamp) -> Result<Vec<Session>> {
+pub fn list(read: &ReadTx<'_>, user_key: UserKey, now: Timestamp) -> Result<Vec<Session>> {
     read.all(LIST, params![user_key, millis(now)])
 }
 
@@ -131,11 +132,11 @@ pub fn record_seen(
     )
 }
 
-pub fn delete(tx: &WriteTx<'_>, user_key: i64, id: &str) -> Result<bool> {
+pub fn delete(tx: &WriteTx<'_>, user_key: UserKey, id: &str) -> Result<bool> {
     tx.changes(DELETE, params![user_key, id])
 }
 
-pub fn delete_others(tx: &WriteTx<'_>, user_key: i64, kept: Option<&str>) -> Result<usize> {
+pub fn delete_others(tx: &WriteTx<'_>, user_key: UserKey, kept: Option<&str>) -> Result<usize> {
     tx.change(DELETE_OTHERS, params![user_key, kept])
 }
 
@@ -159,8 +160,8 @@ pub fn take_link(
     tx: &WriteTx<'_>,
     token_hash: &[u8; 32],
     now: Timestamp,
-) -> Result<Option<(i64, Option<i64>)>> {
-    let taken: Option<(i64, Option<i64>, Timestamp)> = tx.find(TAKE, [token_hash])?;
+) -> Result<Option<(UserKey, Option<i64>)>> {
+    let taken: Option<(UserKey, Option<i64>, Timestamp)> = tx.find(TAKE, [token_hash])?;
     Ok(taken.filter(|(.., expires_at)| *expires_at > now).map(|(user_key, key, _)| (user_key, key)))
 }
 
@@ -169,7 +170,7 @@ pub fn find_link_user(
     kind: LinkKind,
     token_hash: &[u8; 32],
     now: Timestamp,
-) -> Result<Option<i64>> {
+) -> Result<Option<UserKey>> {
     read.find(FIND_LINK, params![token_hash, kind.as_str(), millis(now)])
 }
 
@@ -177,7 +178,7 @@ pub fn delete_link(tx: &WriteTx<'_>, token_hash: &[u8; 32]) -> Result<()> {
     tx.run("DELETE FROM links WHERE token_hash = ?1", [token_hash])
 }
 
-pub fn delete_links(tx: &WriteTx<'_>, user_key: i64, kind: LinkKind) -> Result<()> {
+pub fn delete_links(tx: &WriteTx<'_>, user_key: UserKey, kind: LinkKind) -> Result<()> {
     tx.run(DELETE_LINKS, params![user_key, kind.as_str()])
 }
 

@@ -6,6 +6,7 @@ use rusqlite::{OptionalExtension, params};
 use crate::domain::account::stats::Figures;
 use crate::domain::cue::{CueStatus, StoredSchedule};
 use crate::domain::cue_fields::Policies;
+use crate::domain::row_keys::UserKey;
 use crate::domain::schedule::Occurrences;
 use crate::domain::schedule::catch_up::MissReason;
 use crate::error::Result;
@@ -17,7 +18,7 @@ row! { columns, "",
 #[derive(Debug, Clone)]
 pub struct DueCue {
     pub key: i64 = "cues.key",
-    pub user_key: i64,
+    pub user_key: UserKey,
     pub next_run: Timestamp,
     pub run_count: i64,
     pub schedule: StoredSchedule = "cron, every, counts_from, at, timezone, catch_up, \
@@ -133,7 +134,7 @@ pub fn advance(
 }
 
 /// Completes a recurring cue that has no further run.
-pub fn complete(tx: &WriteTx<'_>, user_key: i64, cue_key: i64, now: Timestamp) -> Result<()> {
+pub fn complete(tx: &WriteTx<'_>, user_key: UserKey, cue_key: i64, now: Timestamp) -> Result<()> {
     let sql = "UPDATE cues SET status = 'completed', updated_at = ?2 WHERE key = ?1";
     tx.run(sql, params![cue_key, millis(now)])?;
     tx.counters().move_cues(user_key, CueStatus::Active, CueStatus::Completed, 1);
@@ -155,7 +156,7 @@ pub struct OnceCue {
     pub at: Timestamp,
     pub is_due: bool = "next_run IS NOT NULL",
     status: CueStatus,
-    user_key: i64,
+    user_key: UserKey,
 } }
 
 pub fn find_once(read: &ReadTx<'_>, cue_key: i64) -> Result<Option<OnceCue>> {
@@ -185,7 +186,7 @@ const EXTEND_MISSED: &str = "UPDATE missed_runs SET last = ?3, count = count + ?
 /// Records at `now` the runs of a user's cue for which no execution was created. Does nothing if `missed` is empty.
 pub fn insert_missed(
     tx: &WriteTx<'_>,
-    (user_key, cue_key): (i64, i64),
+    (user_key, cue_key): (UserKey, i64),
     missed: Occurrences,
     reason: MissReason,
     now: Timestamp,

@@ -20,6 +20,7 @@ use crate::domain::cue::tags::Tags;
 use crate::domain::cue::{Cue, CueStatus, OnFailure, Payload, ScheduleSpec, StoredSchedule};
 use crate::domain::execution::RetryPolicy;
 use crate::domain::ids::CueId;
+use crate::domain::row_keys::UserKey;
 use crate::domain::webhook::callback::{Callback, DEFAULT_TIMEOUT_SECONDS, Method};
 use crate::error::Result;
 use crate::store::db::columns::{
@@ -107,7 +108,7 @@ pub fn save(tx: &WriteTx<'_>, cue: &Cue) -> Result<()> {
     Ok(())
 }
 
-pub fn find(read: &ReadTx<'_>, user_key: i64, id: &str) -> Result<Option<Cue>> {
+pub fn find(read: &ReadTx<'_>, user_key: UserKey, id: &str) -> Result<Option<Cue>> {
     let sql = concat!("SELECT ", columns!(), " FROM cues WHERE id = ?2 AND user_key = ?1");
     read.find(sql, params![user_key, id])
 }
@@ -115,7 +116,7 @@ pub fn find(read: &ReadTx<'_>, user_key: i64, id: &str) -> Result<Option<Cue>> {
 /// One statement, because this is the most frequent read of the API.
 pub fn find_with_payload(
     read: &ReadTx<'_>,
-    user_key: i64,
+    user_key: UserKey,
     id: &str,
 ) -> Result<Option<(Cue, Option<String>)>> {
     let sql = concat!(
@@ -127,7 +128,11 @@ pub fn find_with_payload(
 }
 
 /// Returns the id of the user's cue with this slug.
-pub fn find_id_of_slug(read: &ReadTx<'_>, user_key: i64, slug: &Slug) -> Result<Option<String>> {
+pub fn find_id_of_slug(
+    read: &ReadTx<'_>,
+    user_key: UserKey,
+    slug: &Slug,
+) -> Result<Option<String>> {
     read.find(
         "SELECT id FROM cues WHERE user_key = ?1 AND slug = ?2",
         params![user_key, slug.as_str()],
@@ -144,14 +149,14 @@ pub fn set_source(tx: &WriteTx<'_>, key: i64, source: &str) -> Result<()> {
     Ok(())
 }
 
-pub fn find_key(read: &ReadTx<'_>, user_key: i64, id: &str) -> Result<Option<i64>> {
+pub fn find_key(read: &ReadTx<'_>, user_key: UserKey, id: &str) -> Result<Option<i64>> {
     read.find("SELECT key FROM cues WHERE id = ?2 AND user_key = ?1", params![user_key, id])
 }
 
 row! { source_columns, "",
 #[derive(Debug)]
 pub struct DeliverySource {
-    pub user_key: i64,
+    pub user_key: UserKey,
     pub webhook_secret: String,
     pub callback_url: Option<String>,
 } }
@@ -179,7 +184,7 @@ const OTHER_TAG: &str = " AND EXISTS (
     SELECT 1 FROM cue_tags o WHERE o.user_key = t.user_key AND o.tag = ? AND o.cue_key = t.cue_key)";
 
 /// A query for the keys of the user's cues that have all of the tags, in their order, and its parameters.
-pub(in crate::store) fn tagged(user_key: i64, tags: &Tags) -> (String, Vec<Value>) {
+pub(in crate::store) fn tagged(user_key: UserKey, tags: &Tags) -> (String, Vec<Value>) {
     let others = OTHER_TAG.repeat(tags.iter().len().saturating_sub(1));
     let sql = format!(
         "SELECT t.cue_key AS tagged FROM cue_tags t WHERE t.user_key = ? AND t.tag = ?{others}"
@@ -287,7 +292,7 @@ pub fn pause(tx: &WriteTx<'_>, cue: &Cue, now: Timestamp) -> Result<()> {
 
 pub fn overdue_above_limit(
     read: &ReadTx<'_>,
-    user_key: i64,
+    user_key: UserKey,
     limit: u32,
     now: Timestamp,
 ) -> Result<Vec<i64>> {
@@ -300,7 +305,7 @@ pub fn overdue_above_limit(
 /// Except due `once` cues: these run and end. Returns the row keys of the paused cues.
 pub fn pause_above_limit(
     tx: &WriteTx<'_>,
-    user_key: i64,
+    user_key: UserKey,
     limit: u32,
     now: Timestamp,
 ) -> Result<Vec<i64>> {
@@ -395,7 +400,7 @@ pub fn find_payload(read: &ReadTx<'_>, cue_key: i64, key: i64) -> Result<Option<
     read.find("SELECT body FROM payloads WHERE key = ?1 AND cue_key = ?2", [key, cue_key])
 }
 
-pub fn payload_size(read: &ReadTx<'_>, user_key: i64, id: &str) -> Result<usize> {
+pub fn payload_size(read: &ReadTx<'_>, user_key: UserKey, id: &str) -> Result<usize> {
     let sql = "SELECT octet_length(p.body) FROM cues c JOIN payloads p ON p.key = c.payload_key
                 WHERE c.id = ?2 AND c.user_key = ?1";
     Ok(read.find(sql, params![user_key, id])?.unwrap_or(0))

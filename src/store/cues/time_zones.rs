@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use rusqlite::params;
 
 use crate::domain::cue::StoredSchedule;
+use crate::domain::row_keys::UserKey;
 use crate::error::Result;
 use crate::store::db::columns::{millis, row};
 use crate::store::{ReadTx, WriteTx};
@@ -12,7 +13,7 @@ row! { columns, "",
 #[derive(Debug, Clone)]
 pub struct ZonedCue {
     pub key: i64,
-    pub user_key: i64,
+    pub user_key: UserKey,
     pub id: String,
     pub name: String,
     pub next_run: Timestamp,

@@ -5,6 +5,7 @@ use rusqlite::params;
 
 use crate::domain::cue::{StoredSchedule, Transport};
 use crate::domain::ids::ExecutionId;
+use crate::domain::row_keys::UserKey;
 use crate::error::Result;
 use crate::store::ReadTx;
 use crate::store::db::columns::{millis, row};
@@ -62,7 +63,7 @@ const DURATIONS: &str =
 /// The oldest [`MAX_READ`] cues, and whether there are more.
 pub fn list_cues(
     read: &ReadTx<'_>,
-    user_key: i64,
+    user_key: UserKey,
     until: Timestamp,
 ) -> Result<(Vec<PlannedCue>, bool)> {
     Ok(cut(read.all(CUES, params![user_key, millis(until), MAX_READ + 1])?, MAX_READ))
@@ -71,7 +72,7 @@ pub fn list_cues(
 /// The executions that begin or are tried again at and after `from` and before `until`, and whether there are more.
 pub fn list_waiting(
     read: &ReadTx<'_>,
-    user_key: i64,
+    user_key: UserKey,
     from: Timestamp,
     until: Timestamp,
 ) -> Result<(Vec<WaitingExecution>, bool)> {

@@ -11,6 +11,7 @@ use rusqlite::{Connection, params};
 use crate::domain::account::stats::{Figures, hour_of};
 use crate::domain::cue::CueStatus;
 use crate::domain::execution::Trigger;
+use crate::domain::row_keys::UserKey;
 use crate::domain::schedule::catch_up::MissReason;
 use crate::domain::text::word_enum;
 use crate::error::Result;
@@ -28,8 +29,8 @@ word_enum! {
 #[derive(Debug, Default)]
 pub struct CounterDeltas {
     queued: RefCell<BTreeMap<QueueName, i64>>,
-    cues: RefCell<BTreeMap<i64, CueDelta>>,
-    hours: RefCell<BTreeMap<(i64, i64), Figures>>,
+    cues: RefCell<BTreeMap<UserKey, CueDelta>>,
+    hours: RefCell<BTreeMap<(UserKey, i64), Figures>>,
 }
 
 type CueDelta = [i64; CueStatus::ALL.len()];
@@ -49,18 +50,18 @@ impl CounterDeltas {
         *self.queued.borrow_mut().entry(queue).or_default() += delta;
     }
 
-    pub fn add_cue(&self, user_key: i64, status: CueStatus) {
+    pub fn add_cue(&self, user_key: UserKey, status: CueStatus) {
         self.cues.borrow_mut().entry(user_key).or_default()[status as usize] += 1;
     }
 
-    pub fn move_cues(&self, user_key: i64, from: CueStatus, to: CueStatus, count: i64) {
+    pub fn move_cues(&self, user_key: UserKey, from: CueStatus, to: CueStatus, count: i64) {
         let mut cues = self.cues.borrow_mut();
         let delta = cues.entry(user_key).or_default();
         delta[from as usize] -= count;
         delta[to as usize] += count;
     }
 
-    pub fn add_to_hour(&self, user_key: i64, at: Timestamp, change: &Figures) {
+    pub fn add_to_hour(&self, user_key: UserKey, at: Timestamp, change: &Figures) {
         self.hours.borrow_mut().entry((user_key, hour_of(at))).or_default().add(change);
     }
 
@@ -79,7 +80,7 @@ impl CounterDeltas {
                             completed_cues = completed_cues + ?4, failed_cues = failed_cues + ?5
                       WHERE key = ?1",
                 )?
-                .execute([user_key, active, paused, completed, failed])?;
+                .execute((user_key, active, paused, completed, failed))?;
             }
         }
         for ((user_key, hour), change) in self.hours.take() {
@@ -91,7 +92,7 @@ impl CounterDeltas {
     }
 }
 
-fn add_to_hour(file: &Connection, user_key: i64, hour: i64, change: &Figures) -> Result<()> {
+fn add_to_hour(file: &Connection, user_key: UserKey, hour: i64, change: &Figures) -> Result<()> {
     let Figures {
         succeeded,
         failed,
@@ -102,7 +103,7 @@ fn add_to_hour(file: &Connection, user_key: i64, hour: i64, change: &Figures) ->
         late_max_ms,
         took_sum_ms,
     } = *change;
-    file.prepare_cached(ADD_TO_HOUR)?.execute([
+    file.prepare_cached(ADD_TO_HOUR)?.execute((
         user_key,
         hour,
         succeeded,
@@ -113,7 +114,7 @@ fn add_to_hour(file: &Connection, user_key: i64, hour: i64, change: &Figures) ->
         late_sum_ms,
         late_max_ms,
         took_sum_ms,
-    ])?;
+    ))?;
     Ok(())
 }
 

@@ -20,6 +20,7 @@ use tokio::sync::oneshot;
 use crate::domain::notification::event::{
     Event, EventSink, EventType, MAX_SINGLE_PER_COMMIT, PendingEvent,
 };
+use crate::domain::row_keys::UserKey;
 use crate::error::{Error, Result};
 use crate::locks::Mutex;
 use crate::panics;
@@ -80,7 +81,7 @@ pub struct WriteTx<'a> {
     pub(in crate::store::db) effects: RefCell<Effects>,
     /// The receiver of events; `None` while no user follows them.
     sink: Option<&'a dyn EventSink>,
-    singles: RefCell<BTreeMap<i64, u32>>,
+    singles: RefCell<BTreeMap<UserKey, u32>>,
 }
 
 impl<'a> WriteTx<'a> {
@@ -158,7 +159,7 @@ impl<'a> WriteTx<'a> {
     /// error is logged: whether a user watches must not change the result of a write.
     pub fn emit(
         &self,
-        user_key: i64,
+        user_key: UserKey,
         event_type: EventType,
         build: impl FnOnce() -> Result<Option<Event>>,
     ) {

@@ -13,6 +13,7 @@ use rusqlite::Connection;
 use tokio::sync::oneshot;
 
 use crate::domain::notification::event::EventSink;
+use crate::domain::row_keys::UserKey;
 use crate::error::{Error, Result};
 use crate::metrics::Stopwatch;
 use crate::panics;
@@ -375,7 +376,7 @@ type Job = Box<dyn WriteJob>;
 pub(in crate::store) enum WriteSource {
     Engine,
     /// A request of this user; `None` if no user is known yet, as at a registration.
-    Caller(Option<i64>),
+    Caller(Option<UserKey>),
 }
 
 struct QueuedJob {
@@ -503,14 +504,14 @@ impl WriteQueue {
 
 #[derive(Default)]
 struct CallerQueue {
-    jobs: BTreeMap<Option<i64>, VecDeque<Job>>,
+    jobs: BTreeMap<Option<UserKey>, VecDeque<Job>>,
     /// The users that have jobs, each once, in the order of their turns.
-    turns: VecDeque<Option<i64>>,
+    turns: VecDeque<Option<UserKey>>,
     count: usize,
 }
 
 impl CallerQueue {
-    fn push(&mut self, user: Option<i64>, job: Job) {
+    fn push(&mut self, user: Option<UserKey>, job: Job) {
         let jobs = self.jobs.entry(user).or_default();
         if jobs.is_empty() {
             self.turns.push_back(user);

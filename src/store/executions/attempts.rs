@@ -8,6 +8,7 @@ use crate::domain::execution::ExecutionStatus;
 use crate::domain::execution::attempt::{AttemptEnd, FailureCause, MAX_KEPT};
 use crate::domain::ids::ExecutionId;
 use crate::domain::json::JsonText;
+use crate::domain::row_keys::UserKey;
 use crate::domain::time::saturating_add;
 use crate::error::Result;
 use crate::store::db::columns::{FromRow, RowReader};
@@ -82,7 +83,7 @@ pub fn keep_cut(tx: &WriteTx<'_>) -> Result<()> {
     tx.run(KEEP_CUT, [])
 }
 
-pub fn list(read: &ReadTx<'_>, user_key: i64, id: ExecutionId) -> Result<Option<Vec<Attempt>>> {
+pub fn list(read: &ReadTx<'_>, user_key: UserKey, id: ExecutionId) -> Result<Option<Vec<Attempt>>> {
     let latest: Option<(i64, LatestAttempt)> =
         read.find(FIND_LATEST, params![user_key, id.bytes()])?;
     let Some((key, LatestAttempt(latest))) = latest else { return Ok(None) };

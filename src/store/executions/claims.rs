@@ -8,6 +8,7 @@ use crate::domain::execution::attempt::FailureCause;
 use crate::domain::execution::worker::NOT_CLAIMED;
 use crate::domain::execution::{Execution, ExecutionStatus};
 use crate::domain::ids::ExecutionId;
+use crate::domain::row_keys::UserKey;
 use crate::error::Result;
 use crate::store::db::columns::{RowReader, from_row, millis, row, row_count};
 use crate::store::db::counters::{QueueName, WriteEvent};
@@ -42,7 +43,7 @@ pub struct ClaimableList {
 /// The oldest first, but runs of an outage last. Fewer if they exceed [`MAX_LIST_BYTES`]. Empty on hold.
 pub fn list(
     read: &ReadTx<'_>,
-    user_key: i64,
+    user_key: UserKey,
     filter: &ClaimFilter,
     limit: u32,
 ) -> Result<ClaimableList> {
@@ -91,13 +92,13 @@ const NEXT_OF_TASK: &str = "SELECT e.id FROM executions e JOIN cues c ON c.key =
 
 pub fn find_next(
     read: &ReadTx<'_>,
-    user_key: i64,
+    user_key: UserKey,
     task: Option<&str>,
 ) -> Result<Option<ExecutionId>> {
     read.find(if task.is_some() { NEXT_OF_TASK } else { NEXT }, params![user_key, task])
 }
 
-pub fn payload_size(read: &ReadTx<'_>, user_key: i64, id: ExecutionId) -> Result<usize> {
+pub fn payload_size(read: &ReadTx<'_>, user_key: UserKey, id: ExecutionId) -> Result<usize> {
     let sql =
         "SELECT octet_length(p.body) FROM executions e JOIN payloads p ON p.key = e.payload_key
                 WHERE e.id = ?2 AND e.user_key = ?1";
@@ -262,7 +263,7 @@ row! {
 pub struct UnclaimedExecution {
     pub key: i64,
     pub cue_key: i64,
-    pub user_key: i64,
+    pub user_key: UserKey,
     pub scheduled_for: Timestamp,
     pub by_schedule: bool,
     pub task: Option<String>,

@@ -13,6 +13,7 @@ use crate::domain::execution::outcome::{MAX_RESPONSE_OUTCOME, Outcome};
 use crate::domain::execution::{ExecutionStatus, NextStep, RetryPolicy};
 use crate::domain::ids::ExecutionId;
 use crate::domain::json::JsonText;
+use crate::domain::row_keys::UserKey;
 use crate::domain::time::saturating_add;
 use crate::domain::webhook::delivery::{AttemptRef, DeliverySpec};
 use crate::error::Result;
@@ -25,7 +26,7 @@ use crate::store::fair_queue::{self, AccountRows, FairQueue, Grant, ReadyRow, Ro
 use crate::store::{ReadTx, WakeSet, WriteTx};
 
 impl ClaimedDelivery {
-    pub fn destination_key(&self) -> (i64, i64) {
+    pub fn destination_key(&self) -> (UserKey, i64) {
         (self.attempt_ref.user_key, self.attempt_ref.destination)
     }
 
@@ -210,7 +211,7 @@ pub fn claim_batch(
     tx: &WriteTx<'_>,
     now: Timestamp,
     rotation: &mut Rotation,
-    try_acquire: impl FnMut(i64, i64) -> Result<Grant>,
+    try_acquire: impl FnMut(UserKey, i64) -> Result<Grant>,
 ) -> Result<Vec<ClaimedDelivery>> {
     if meta::is_held(tx)? {
         return Ok(Vec::new());
@@ -264,7 +265,7 @@ pub fn record(tx: &WriteTx<'_>, attempt_record: &AttemptRecord, now: Timestamp) 
 
 pub fn fail_all_for_user(
     tx: &WriteTx<'_>,
-    user_key: i64,
+    user_key: UserKey,
     reason: &str,
     now: Timestamp,
 ) -> Result<()> {
@@ -299,7 +300,7 @@ struct DeliveryQueue<'a, 'b> {
 impl FairQueue for DeliveryQueue<'_, '_> {
     const PRIORITIES: u8 = 2;
 
-    fn next_user(&self, from: i64) -> Result<Option<i64>> {
+    fn next_user(&self, from: UserKey) -> Result<Option<UserKey>> {
         self.read.find(NEXT_USER, [from])
     }
 
@@ -394,7 +395,7 @@ pub struct ShownDelivery {
 
 pub fn show_request(
     read: &ReadTx<'_>,
-    user_key: i64,
+    user_key: UserKey,
     id: ExecutionId,
     attempt: u32,
 ) -> Result<Option<ShownDelivery>> {
@@ -479,18 +480,18 @@ const IS_UNCONFIRMED: &str = "SELECT 1 FROM users WHERE key = ?1 AND confirmed_a
 
 const BATCH: i64 = 500;
 
-pub fn is_unconfirmed(read: &ReadTx<'_>, user_key: i64) -> Result<bool> {
+pub fn is_unconfirmed(read: &ReadTx<'_>, user_key: UserKey) -> Result<bool> {
     read.any(IS_UNCONFIRMED, [user_key])
 }
 
 /// The first waits until `free_at`, each further one `interval` longer.
 pub fn hold_up(
     tx: &WriteTx<'_>,
-    user_key: i64,
+    user_key: UserKey,
     (free_at, interval): (Timestamp, SignedDuration),
     now: Timestamp,
 ) -> Result<()> {
-    let ready: Vec<(i64, bool)> = tx.all(TO_SEND, [user_key, BATCH])?;
+    let ready: Vec<(i64, bool)> = tx.all(TO_SEND, (user_key, BATCH))?;
     let mut due_at = free_at;
     for (key, is_retry) in &ready {
         tx.run(HOLD_UP, params![key, millis(due_at), millis(now), ADDRESS_UNCONFIRMED])?;
@@ -503,7 +504,7 @@ pub fn hold_up(
     Ok(())
 }
 
-pub fn let_go(tx: &WriteTx<'_>, user_key: i64, now: Timestamp) -> Result<()> {
+pub fn let_go(tx: &WriteTx<'_>, user_key: UserKey, now: Timestamp) -> Result<()> {
     tx.run(LET_GO, params![user_key, millis(now), ADDRESS_UNCONFIRMED])?;
     tx.wake(WakeSet { schedule: Some(now), ..WakeSet::default() });
     Ok(())
@@ -549,7 +550,7 @@ pub fn fail_queued(
 
 pub fn fail_delivering(
     tx: &WriteTx<'_>,
-    user_key: i64,
+    user_key: UserKey,
     reason: &str,
     now: Timestamp,
 ) -> Result<()> {

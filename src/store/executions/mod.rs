@@ -18,6 +18,7 @@ use crate::domain::execution::outcome::{
 use crate::domain::execution::{Execution, ExecutionStatus, NewExecution};
 use crate::domain::ids::ExecutionId;
 use crate::domain::json::JsonText;
+use crate::domain::row_keys::UserKey;
 use crate::error::Result;
 use crate::store::db::columns::{FromRow, RowReader, millis, row};
 use crate::store::db::counters::{QueueName, WriteEvent};
@@ -157,7 +158,11 @@ fn insert_row(
     Ok(tx.last_insert_rowid())
 }
 
-pub fn find(read: &ReadTx<'_>, user_key: i64, id: ExecutionId) -> Result<Option<ExecutionDetails>> {
+pub fn find(
+    read: &ReadTx<'_>,
+    user_key: UserKey,
+    id: ExecutionId,
+) -> Result<Option<ExecutionDetails>> {
     read.find(select!("e.user_key = ?1 AND e.id = ?2"), params![user_key, id.bytes()])
 }
 

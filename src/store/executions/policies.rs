@@ -6,6 +6,7 @@ use rusqlite::params;
 
 use crate::domain::execution::Execution;
 use crate::domain::execution::outcome::OutcomeState;
+use crate::domain::row_keys::UserKey;
 use crate::error::Result;
 use crate::store::db::columns::{millis, row, row_count};
 use crate::store::db::counters::QueueName;
@@ -161,7 +162,7 @@ row! {
 #[derive(Debug, Clone, Copy)]
 pub struct OverdueOutcome {
     pub key: i64,
-    pub user_key: i64,
+    pub user_key: UserKey,
     pub deadline_seconds: u32,
 } }
 
@@ -178,7 +179,7 @@ pub fn miss_outcome(tx: &WriteTx<'_>, key: i64, now: Timestamp) -> Result<()> {
 }
 
 /// No outcome of the user is waited for any longer.
-pub fn miss_outcomes_of_user(tx: &WriteTx<'_>, user_key: i64, now: Timestamp) -> Result<()> {
+pub fn miss_outcomes_of_user(tx: &WriteTx<'_>, user_key: UserKey, now: Timestamp) -> Result<()> {
     tx.run(MISS_OUTCOMES_OF_USER, params![user_key, OutcomeState::Missing.as_str(), millis(now)])
 }
 

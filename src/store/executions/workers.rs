@@ -3,6 +3,7 @@ use rusqlite::params;
 use serde_json::json;
 
 use crate::domain::execution::worker::Worker;
+use crate::domain::row_keys::UserKey;
 use crate::error::Result;
 use crate::store::db::columns::{from_row, millis, row};
 use crate::store::{MAX_LIST_BYTES, ReadTx, WriteTx};
@@ -30,7 +31,7 @@ const TAKER_SEEN: &str = "SELECT EXISTS (SELECT 1 FROM workers WHERE user_key = 
 /// Returns whether a worker was seen that takes runs of the task: one that names it, or none at all.
 pub fn is_taker_seen(
     read: &ReadTx<'_>,
-    user_key: i64,
+    user_key: UserKey,
     task: Option<&str>,
     since: Timestamp,
 ) -> Result<bool> {
@@ -41,7 +42,7 @@ pub fn is_taker_seen(
 
 pub fn record_heartbeat(
     tx: &WriteTx<'_>,
-    user_key: i64,
+    user_key: UserKey,
     worker_id: &str,
     handlers: &str,
     now: Timestamp,
@@ -55,7 +56,7 @@ pub fn record_heartbeat(
 /// Registers a worker with its first heartbeat. `handlers` is a JSON array.
 pub fn insert(
     tx: &WriteTx<'_>,
-    user_key: i64,
+    user_key: UserKey,
     worker_id: &str,
     handlers: &str,
     now: Timestamp,
@@ -67,12 +68,12 @@ pub fn insert(
     )
 }
 
-pub fn has_at_least(read: &ReadTx<'_>, user_key: i64, count: i64) -> Result<bool> {
-    read.any(NTH_WORKER, [user_key, count - 1])
+pub fn has_at_least(read: &ReadTx<'_>, user_key: UserKey, count: i64) -> Result<bool> {
+    read.any(NTH_WORKER, (user_key, count - 1))
 }
 
 /// If its last heartbeat was at `until` or earlier. Returns `false` if there is none.
-pub fn delete_oldest(tx: &WriteTx<'_>, user_key: i64, until: Timestamp) -> Result<bool> {
+pub fn delete_oldest(tx: &WriteTx<'_>, user_key: UserKey, until: Timestamp) -> Result<bool> {
     tx.changes(
         "DELETE FROM workers WHERE user_key = ?1 AND worker_id = (
                  SELECT worker_id FROM workers WHERE user_key = ?1 AND last_heartbeat <= ?2
@@ -84,7 +85,7 @@ pub fn delete_oldest(tx: &WriteTx<'_>, user_key: i64, until: Timestamp) -> Resul
 row! {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SilentWorker {
-    user_key: i64,
+    user_key: UserKey,
     worker_id: String,
 } }
 row!(columns, "", Worker { worker_id, handlers, last_heartbeat, registered_since });
@@ -104,7 +105,7 @@ pub fn delete_silent(tx: &WriteTx<'_>, silent: &[SilentWorker], until: Timestamp
 }
 
 /// The user's workers, latest heartbeat first, at most a thousand and [`MAX_LIST_BYTES`], and whether there are more.
-pub fn list(read: &ReadTx<'_>, user_key: i64) -> Result<(Vec<Worker>, bool)> {
+pub fn list(read: &ReadTx<'_>, user_key: UserKey) -> Result<(Vec<Worker>, bool)> {
     let mut statement = read.prepare_cached(concat!(
         "SELECT ",
         columns!(),
@@ -123,7 +124,7 @@ pub fn list(read: &ReadTx<'_>, user_key: i64) -> Result<(Vec<Worker>, bool)> {
     Ok((workers, false))
 }
 
-pub fn delete(tx: &WriteTx<'_>, user_key: i64, worker_id: &str) -> Result<bool> {
+pub fn delete(tx: &WriteTx<'_>, user_key: UserKey, worker_id: &str) -> Result<bool> {
     tx.changes(
         "DELETE FROM workers WHERE user_key = ?1 AND worker_id = ?2",
         params![user_key, worker_id],

@@ -4,6 +4,7 @@
 use jiff::Timestamp;
 use rusqlite::{Params, params};
 
+use crate::domain::row_keys::UserKey;
 use crate::domain::time::EARLIEST_CLOCK;
 use crate::error::Result;
 use crate::store::cues::flows;
@@ -210,7 +211,7 @@ const CUE_EXECUTIONS: &str =
 const CUE_MISSED: &str = "SELECT key FROM missed_runs WHERE cue_key = ?1 LIMIT ?2 + 0";
 
 /// Deletes a cue of the user and the first batch of its rows. Returns false if there is no such cue.
-pub fn delete_cue(tx: &WriteTx<'_>, user_key: i64, id: &str) -> Result<bool> {
+pub fn delete_cue(tx: &WriteTx<'_>, user_key: UserKey, id: &str) -> Result<bool> {
     let Some(cue_key) = remove_cue(tx, user_key, id)? else { return Ok(false) };
     if !erase_batch(tx, cue_key)? {
         wake_eraser(tx);
@@ -219,7 +220,7 @@ pub fn delete_cue(tx: &WriteTx<'_>, user_key: i64, id: &str) -> Result<bool> {
 }
 
 /// As [`delete_cue`], but leaves all rows of the cue to the background task. For many cues in one write.
-pub fn delete_cue_later(tx: &WriteTx<'_>, user_key: i64, id: &str) -> Result<bool> {
+pub fn delete_cue_later(tx: &WriteTx<'_>, user_key: UserKey, id: &str) -> Result<bool> {
     let is_deleted = remove_cue(tx, user_key, id)?.is_some();
     if is_deleted {
         wake_eraser(tx);
@@ -227,7 +228,7 @@ pub fn delete_cue_later(tx: &WriteTx<'_>, user_key: i64, id: &str) -> Result<boo
     Ok(is_deleted)
 }
 
-pub fn delete_first_cues(tx: &WriteTx<'_>, user_key: i64, limit: u32) -> Result<bool> {
+pub fn delete_first_cues(tx: &WriteTx<'_>, user_key: UserKey, limit: u32) -> Result<bool> {
     let ids: Vec<String> =
         tx.all("SELECT id FROM cues WHERE user_key = ?1 LIMIT ?2 + 0", params![user_key, limit])?;
     for id in &ids {
@@ -236,14 +237,14 @@ pub fn delete_first_cues(tx: &WriteTx<'_>, user_key: i64, limit: u32) -> Result<
     Ok(u32::try_from(ids.len()) == Ok(limit))
 }
 
-fn remove_cue(tx: &WriteTx<'_>, user_key: i64, id: &str) -> Result<Option<i64>> {
+fn remove_cue(tx: &WriteTx<'_>, user_key: UserKey, id: &str) -> Result<Option<i64>> {
     let sql = "SELECT key FROM cues WHERE id = ?2 AND user_key = ?1";
     let Some(cue_key) = tx.find(sql, params![user_key, id])? else { return Ok(None) };
     flows::leave(tx, cue_key)?;
     tx.run("DELETE FROM cues WHERE key = ?1", [cue_key])?;
     tx.run("DELETE FROM retention_queue WHERE cue_key = ?1", [cue_key])?;
     // First: the trigger that subtracts the bytes of a payload finds the user by it.
-    tx.run("INSERT INTO deleted_cues (cue_key, user_key) VALUES (?1, ?2)", [cue_key, user_key])?;
+    tx.run("INSERT INTO deleted_cues (cue_key, user_key) VALUES (?1, ?2)", (cue_key, user_key))?;
     Ok(Some(cue_key))
 }
 
@@ -255,7 +256,7 @@ pub fn first_deleted_cue(read: &ReadTx<'_>) -> Result<Option<i64>> {
     read.find("SELECT cue_key FROM deleted_cues ORDER BY cue_key LIMIT 1", [])
 }
 
-pub fn has_deleted_cues(read: &ReadTx<'_>, user_key: i64) -> Result<bool> {
+pub fn has_deleted_cues(read: &ReadTx<'_>, user_key: UserKey) -> Result<bool> {
     read.any("SELECT 1 FROM deleted_cues WHERE user_key = ?1", [user_key])
 }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use cued::clock::Clock;
+use cued::domain::row_keys::UserKey;
 use cued::domain::schedule::catch_up::{MissReason, Outage};
 use cued::domain::schedule::{CatchUp, Schedule};
 use cued::engine::scheduler::Scheduler;
@@ -15,14 +16,14 @@ use cued::store::outbox;
 use crate::support::*;
 
 /// A fixture whose clock can jump, with `count` minutely cues of the user "u".
-fn minutely(count: usize, catch_up: CatchUp) -> (Fixture, i64) {
+fn minutely(count: usize, catch_up: CatchUp) -> (Fixture, UserKey) {
     let fixture = Fixture::with_clock(Clock::manual(BEGIN.parse().unwrap()));
     let user = fixture.user("u");
     add(&fixture, user, count, catch_up);
     (fixture, user)
 }
 
-fn add(fixture: &Fixture, user: i64, count: usize, catch_up: CatchUp) {
+fn add(fixture: &Fixture, user: UserKey, count: usize, catch_up: CatchUp) {
     for _ in 0..count {
         fixture.worker_cue(user, |new| {
             new.schedule = Schedule::recurring("* * * * *", "UTC", catch_up).unwrap();
@@ -41,7 +42,7 @@ fn number(fixture: &Fixture, sql: &'static str) -> i64 {
     fixture.write(move |tx| tx.query_row(sql, [], |row| row.get(0)).unwrap())
 }
 
-fn alerts_of(fixture: &Fixture, user: i64) -> Vec<Value> {
+fn alerts_of(fixture: &Fixture, user: UserKey) -> Vec<Value> {
     let list = fixture
         .app
         .store

@@ -4,6 +4,7 @@ use cued::domain::api_error::ErrorCode;
 use cued::domain::cue;
 use cued::domain::execution::ExecutionStatus;
 use cued::domain::ids::ExecutionId;
+use cued::domain::row_keys::UserKey;
 use cued::domain::schedule::Schedule;
 use cued::engine::scheduler::Scheduler;
 use cued::engine::scheduler::reaper::{self, release_expired_claims};
@@ -160,7 +161,7 @@ fn more_expired_claims_than_one_batch_are_all_released() {
 }
 
 /// An execution whose claim by `w1` has expired and been released, and its user.
-fn with_expired_claim() -> (Fixture, i64, ExecutionId) {
+fn with_expired_claim() -> (Fixture, UserKey, ExecutionId) {
     let fixture = Fixture::new();
     let user = fixture.user("ada");
     let id = fixture.run(&fixture.worker_cue(user, |_| ()), json!({}));

@@ -6,6 +6,7 @@ use cued::domain::cue_fields::PoliciesPatch;
 use cued::domain::execution::ExecutionStatus;
 use cued::domain::ids::ExecutionId;
 use cued::domain::notification::alert::{Alert, AlertType};
+use cued::domain::row_keys::UserKey;
 use cued::domain::schedule::Schedule;
 use cued::engine::scheduler::Scheduler;
 use cued::engine::scheduler::reaper::{
@@ -33,13 +34,13 @@ fn look_after(fixture: &Fixture, seconds: i64) {
 }
 
 /// The alerts of the user about unclaimed executions, newest first.
-fn unclaimed_alerts(fixture: &Fixture, user: i64) -> Vec<Alert> {
+fn unclaimed_alerts(fixture: &Fixture, user: UserKey) -> Vec<Alert> {
     let is_one = |alert: &Alert| alert.alert_type == AlertType::Unclaimed;
     alerts(fixture, user).into_iter().filter(is_one).collect()
 }
 
 /// The alerts of the user, newest first.
-fn alerts(fixture: &Fixture, user: i64) -> Vec<Alert> {
+fn alerts(fixture: &Fixture, user: UserKey) -> Vec<Alert> {
     let list = fixture
         .app
         .store
@@ -47,11 +48,11 @@ fn alerts(fixture: &Fixture, user: i64) -> Vec<Alert> {
     list.wait().unwrap().0
 }
 
-fn raised(fixture: &Fixture, user: i64) -> Vec<Timestamp> {
+fn raised(fixture: &Fixture, user: UserKey) -> Vec<Timestamp> {
     alerts(fixture, user).iter().rev().map(|alert| alert.created_at).collect()
 }
 
-fn state(fixture: &Fixture, user: i64, id: ExecutionId) -> (ExecutionStatus, Option<String>) {
+fn state(fixture: &Fixture, user: UserKey, id: ExecutionId) -> (ExecutionStatus, Option<String>) {
     let execution = fixture.execution(user, id).execution;
     (execution.status, execution.error_message)
 }
@@ -62,7 +63,7 @@ fn not_in_time() -> (ExecutionStatus, Option<String>) {
     (FAILED, Some("not claimed in time".to_owned()))
 }
 
-fn within(fixture: &Fixture, user: i64, minutes: u32) -> Cue {
+fn within(fixture: &Fixture, user: UserKey, minutes: u32) -> Cue {
     fixture.worker_cue(user, |new| new.policies.claim_within_minutes = Some(minutes))
 }
 

@@ -10,6 +10,7 @@ use cued::domain::execution::attempt::FailureCause;
 use cued::domain::execution::outcome::OutcomeState;
 use cued::domain::execution::{ExecutionStatus, Trigger};
 use cued::domain::ids::ExecutionId;
+use cued::domain::row_keys::UserKey;
 use cued::service::executions::{claim, claim_next};
 use cued::service::workers::{record_heartbeat, remove};
 use cued::store::executions::claims::ClaimableExecution;
@@ -166,7 +167,7 @@ struct Row {
 }
 
 /// The rows of a user, oldest first, among those of another user. Most are finished, as in any history.
-fn rows(fixture: &Fixture, random: &mut Random) -> (i64, String, Vec<Row>) {
+fn rows(fixture: &Fixture, random: &mut Random) -> (UserKey, String, Vec<Row>) {
     let users = [fixture.user("ada"), fixture.user("bob")];
     let cues = [users[0], users[0], users[1]].map(|user| fixture.worker_cue(user, |_| ()));
     fixture.sql(&format!(
@@ -320,7 +321,7 @@ fn every_filter_and_page_matches_a_full_scan() {
 }
 
 /// The work of a list in SQLite's virtual machine, in calls of the progress handler.
-fn cost(fixture: &Fixture, user: i64, filter: &ExecutionFilter) -> usize {
+fn cost(fixture: &Fixture, user: UserKey, filter: &ExecutionFilter) -> usize {
     let (steps, filter) = (Arc::new(AtomicUsize::new(0)), filter.clone());
     let counter = Arc::clone(&steps);
     let read = fixture.app.store.read(move |read| {
@@ -342,7 +343,7 @@ fn the_cost_of_a_list_does_not_depend_on_the_executions_of_others() {
     let fixture = Fixture::new().without_counter_check();
     let (user, other) = (fixture.user("ada"), fixture.user("eve"));
     let (cue, crowd) = (fixture.worker_cue(user, |_| ()), fixture.worker_cue(other, |_| ()));
-    let fill = |user: i64, cue: i64, count: usize, seed: &str| {
+    let fill = |user: UserKey, cue: i64, count: usize, seed: &str| {
         // Status, queue, due_at, lease_expires_at.
         let states = [
             "'pending', 'waiting', 1, NULL",

@@ -7,6 +7,7 @@ use std::thread::{self, JoinHandle};
 
 use cued::app::App;
 use cued::domain::account::credentials::ApiKey;
+use cued::domain::row_keys::UserKey;
 use cued::http::router::Route;
 use cued::http::routes::ROUTES;
 use cued::http::server::{self, ListenerConfig};
@@ -26,7 +27,7 @@ pub struct Api {
 /// A user with a client of its own.
 pub struct User {
     /// The key of its row.
-    pub key: i64,
+    pub key: UserKey,
     client: Client,
 }
 

@@ -5,6 +5,7 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use cued::domain::notification::event::{Event, EventSink, EventType, PendingEvent};
+use cued::domain::row_keys::UserKey;
 use http_body_util::{BodyExt, Empty};
 use hyper::Request;
 use hyper::body::Bytes;
@@ -31,7 +32,7 @@ fn follow(api: &Api, user: &User) -> EventReader {
 }
 
 /// An event with 4 KB of data.
-fn large(user_key: i64) -> Vec<PendingEvent> {
+fn large(user_key: UserKey) -> Vec<PendingEvent> {
     let data = json!({"text": "x".repeat(4_000)});
     vec![PendingEvent::Event(Event {
         user_key: None,
@@ -312,7 +313,7 @@ fn a_burst_is_one_event_of_a_herd() {
     );
 }
 
-fn event(user_key: i64) -> PendingEvent {
+fn event(user_key: UserKey) -> PendingEvent {
     let data =
         json!({"cue_id": "c", "cue_name": "c", "status": "active", "next_run": null, "at": BEGIN});
     PendingEvent::Event(Event::new(EventType::CueUpdated, user_key, None, &data))
