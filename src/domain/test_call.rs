@@ -11,6 +11,7 @@ use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::domain::execution::attempt::FailureCause;
 use crate::domain::ids::ExecutionId;
 use crate::domain::json::JsonText;
+use crate::domain::row_keys::UserKey;
 use crate::domain::webhook::delivery::{AttemptRef, DeliverySpec, SignedRequest, signed_request};
 
 /// Test calls of an account in any minute. Each calls an address that the account chooses, outside of its quota.
@@ -48,7 +49,7 @@ impl TestCall {
             key: 0,
             id: self.id,
             cue_key: 0,
-            user_key: 0,
+            user_key: UserKey::default(),
             destination: 0,
             attempt: 1,
             scheduled_for: self.started_at,
@@ -80,8 +81,8 @@ pub struct TestCallResult {
 /// The test calls of accounts: those of the last minute, and those under way.
 #[derive(Debug)]
 pub struct TestCallLimits {
-    calls: SlidingWindows<i64>,
-    running: HashSet<i64>,
+    calls: SlidingWindows<UserKey>,
+    running: HashSet<UserKey>,
 }
 
 impl Default for TestCallLimits {
@@ -94,7 +95,7 @@ impl TestCallLimits {
     /// Begins a test call of the account; [`TestCallLimits::end`] must follow.
     /// Errors: `rate_limit_exceeded` during another one of the account, and after [`MAX_TEST_CALLS`] in a minute;
     /// `server_busy` if too many of all accounts are under way.
-    pub fn begin(&mut self, user_key: i64, now: Timestamp) -> Result<(), Refusal> {
+    pub fn begin(&mut self, user_key: UserKey, now: Timestamp) -> Result<(), Refusal> {
         if self.running.contains(&user_key) {
             let message =
                 "A test call of the account is under way; wait for its end, then make another";
@@ -126,7 +127,7 @@ impl TestCallLimits {
         !self.running.is_empty()
     }
 
-    pub fn end(&mut self, user_key: i64) {
+    pub fn end(&mut self, user_key: UserKey) {
         self.running.remove(&user_key);
     }
 }

@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use crate::config::HttpLimits;
 use crate::domain::account::rate_limit::rate_limit_address;
 use crate::domain::api_error::{ErrorCode, Refusal};
+use crate::domain::row_keys::UserKey;
 use crate::error::{Error, Result};
 use crate::locks::Mutex;
 
@@ -52,11 +53,11 @@ impl Shares {
 
 /// The long polls and event streams that are open, by account.
 #[derive(Debug, Default)]
-pub struct WaitingPlaces(Mutex<HashMap<i64, Weak<()>>>);
+pub struct WaitingPlaces(Mutex<HashMap<UserKey, Weak<()>>>);
 
 impl WaitingPlaces {
     /// Takes a place of an account, which is free again once it is dropped; `None` if [`MAX_WAITING`] are taken.
-    pub fn take(&self, user_key: i64) -> Option<Arc<()>> {
+    pub fn take(&self, user_key: UserKey) -> Option<Arc<()>> {
         let mut places = self.0.lock();
         places.retain(|_, taken| taken.strong_count() > 0);
         let place = places.get(&user_key).and_then(Weak::upgrade).unwrap_or_default();
@@ -122,7 +123,7 @@ const RETRY_AFTER: u32 = 1;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Owner {
     /// The row key of the user whose API key or session came with the request.
-    Account(i64),
+    Account(UserKey),
     /// The address of a client without either (IPv6: its /64).
     Address(IpAddr),
 }
@@ -488,8 +489,8 @@ mod tests {
     use std::pin::Pin;
     use std::task::{Context, Poll, Waker};
 
-    const ADA: Owner = Owner::Account(1);
-    const BOB: Owner = Owner::Account(2);
+    const ADA: Owner = Owner::Account(UserKey::new(1));
+    const BOB: Owner = Owner::Account(UserKey::new(2));
 
     type Waiting<'a> = Pin<Box<dyn Future<Output = Result<Turn>> + 'a>>;
 
@@ -524,14 +525,15 @@ mod tests {
     #[test]
     fn an_account_has_a_limited_number_of_places() {
         let places = WaitingPlaces::default();
-        let mut taken: Vec<_> = (0..MAX_WAITING).map(|_| places.take(1).unwrap()).collect();
-        assert!(places.take(1).is_none() && places.take(2).is_some());
+        let mut taken: Vec<_> =
+            (0..MAX_WAITING).map(|_| places.take(UserKey::new(1)).unwrap()).collect();
+        assert!(places.take(UserKey::new(1)).is_none() && places.take(UserKey::new(2)).is_some());
         taken.pop();
-        taken.extend(places.take(1));
+        taken.extend(places.take(UserKey::new(1)));
         assert_eq!(taken.len(), MAX_WAITING);
-        assert!(places.take(1).is_none());
+        assert!(places.take(UserKey::new(1)).is_none());
         taken.clear();
-        assert!(places.take(2).is_some() && places.0.lock().len() == 1);
+        assert!(places.take(UserKey::new(2)).is_some() && places.0.lock().len() == 1);
     }
 
     /// The reserve is 16 MiB, with 64 KiB for a caller.
@@ -544,7 +546,7 @@ mod tests {
     /// As much as each of these users gets, in pieces of 1 KiB.
     fn as_much_as_possible(budget: &Arc<Budget>, users: std::ops::Range<i64>) -> Vec<Reservation> {
         let fill = |user| {
-            let mut held = budget.open(Owner::Account(user));
+            let mut held = budget.open(Owner::Account(UserKey::new(user)));
             while held.grow_to(held.bytes + (1 << 10)).is_ok() {}
             held
         };
@@ -559,7 +561,8 @@ mod tests {
         assert_eq!(mib, [16, 16, 8, 4, 2, 1]);
         assert!(held.iter().take(200).all(|it| it.bytes >= SMALL_SHARE));
         assert!(
-            total(&budget) <= LIMIT && budget.reserve(Owner::Account(300), SMALL_SHARE).is_err()
+            total(&budget) <= LIMIT
+                && budget.reserve(Owner::Account(UserKey::new(300)), SMALL_SHARE).is_err()
         );
         drop(held);
         assert_eq!((total(&budget), budget.held.lock().by_owner.len()), (0, 0));
@@ -568,7 +571,7 @@ mod tests {
     #[test]
     fn a_caller_that_holds_nothing_has_room_for_an_ordinary_request() {
         let budget = Arc::new(Budget::new(LIMIT));
-        let (ada, bob) = (Owner::Account(1), Owner::Account(2));
+        let (ada, bob) = (Owner::Account(UserKey::new(1)), Owner::Account(UserKey::new(2)));
         let _held = as_much_as_possible(&budget, 10..200);
         budget.require_room(ada).unwrap();
         let mut request = budget.reserve(ada, SMALL_SHARE).unwrap();
@@ -579,7 +582,7 @@ mod tests {
     #[test]
     fn the_response_to_a_change_gets_a_little_more_than_there_is_room_for() {
         let budget = Arc::new(Budget::new(LIMIT));
-        let mut reply = budget.reserve(Owner::Account(1), 10 << 20).unwrap();
+        let mut reply = budget.reserve(Owner::Account(UserKey::new(1)), 10 << 20).unwrap();
         reply.resize(1 << 20).unwrap();
         assert_eq!(total(&budget), 1 << 20);
         let _other = as_much_as_possible(&budget, 1..2);

@@ -17,6 +17,7 @@ use crate::domain::notification::alert::Alert;
 use crate::domain::notification::{
     MAX_MAILS, NotificationKind, RATE_WINDOW, is_expired, notification_id, suppressed_until,
 };
+use crate::domain::row_keys::UserKey;
 use crate::domain::text::hex;
 use crate::domain::time::saturating_sub;
 use crate::error::{Error, Result};
@@ -34,7 +35,7 @@ pub fn not_found() -> Error {
 }
 
 /// Errors: `channel_limit_exceeded`, and `validation_error` for a mail to an address that is not the confirmed one.
-pub fn create(app: &App, user_key: i64, new: NewChannel) -> Result<Pending<Channel>> {
+pub fn create(app: &App, user_key: UserKey, new: NewChannel) -> Result<Pending<Channel>> {
     let (now, id) = (app.clock.now(), format!("chn_{}", hex::encode(&random::bytes::<6>()?)));
     Ok(app.store.write_for(user_key, move |tx| {
         if channels::count(tx, user_key)? >= MAX_CHANNELS {
@@ -51,7 +52,7 @@ pub fn create(app: &App, user_key: i64, new: NewChannel) -> Result<Pending<Chann
 /// `change` gets the channel as it is stored, and returns it changed. With other settings its failures count no more.
 pub fn update(
     app: &App,
-    user_key: i64,
+    user_key: UserKey,
     id: String,
     change: impl FnOnce(&Channel) -> NewChannel + Send + 'static,
 ) -> Pending<Channel> {
@@ -67,7 +68,7 @@ pub fn update(
 }
 
 /// Messages to other addresses would make a sender of unwanted mail of the server.
-fn check_address(read: &ReadTx<'_>, user_key: i64, new: &NewChannel) -> Result<()> {
+fn check_address(read: &ReadTx<'_>, user_key: UserKey, new: &NewChannel) -> Result<()> {
     if new.channel_type != ChannelType::Email {
         return Ok(());
     }
@@ -92,7 +93,7 @@ fn check_address(read: &ReadTx<'_>, user_key: i64, new: &NewChannel) -> Result<(
     Err(Refusal::invalid(vec![error]).into())
 }
 
-pub fn delete(app: &App, user_key: i64, id: String) -> Pending<()> {
+pub fn delete(app: &App, user_key: UserKey, id: String) -> Pending<()> {
     app.store.write_for(user_key, move |tx| {
         if channels::delete(tx, user_key, &id)? { Ok(()) } else { Err(not_found()) }
     })
@@ -171,7 +172,7 @@ pub(super) fn announce_reminder(
 /// The first success of a cue after failures of which a channel has told one.
 pub(super) fn announce_recovery(
     tx: &WriteTx<'_>,
-    (user_key, cue_key, key): (i64, i64, i64),
+    (user_key, cue_key, key): (UserKey, i64, i64),
     streak: outbox::Streak,
     now: Timestamp,
 ) -> Result<()> {
@@ -191,7 +192,7 @@ pub(super) fn announce_recovery(
 /// `reason` follows "was paused", as in "by request".
 pub(super) fn announce_pause(
     tx: &WriteTx<'_>,
-    (user_key, cue_key): (i64, i64),
+    (user_key, cue_key): (UserKey, i64),
     reason: &str,
     now: Timestamp,
 ) -> Result<()> {
@@ -206,7 +207,7 @@ pub(super) fn announce_pause(
 /// It is told at `at`, or later with what it then says.
 pub(super) fn announce_alert(
     tx: &WriteTx<'_>,
-    (user_key, cue_key): (i64, Option<i64>),
+    (user_key, cue_key): (UserKey, Option<i64>),
     alert: &Alert,
     at: Timestamp,
 ) -> Result<()> {
@@ -223,7 +224,7 @@ pub(super) fn announce_alert(
 /// The alert says more now, and waits until `at`.
 pub(super) fn postpone_alert(
     tx: &WriteTx<'_>,
-    user_key: i64,
+    user_key: UserKey,
     alert: &Alert,
     at: Timestamp,
 ) -> Result<()> {
@@ -232,7 +233,7 @@ pub(super) fn postpone_alert(
 
 pub(super) fn release_alert(
     tx: &WriteTx<'_>,
-    user_key: i64,
+    user_key: UserKey,
     alert: &Alert,
     now: Timestamp,
 ) -> Result<()> {
@@ -244,14 +245,14 @@ fn notice(events: Vec<String>, tags: Tags, at: Timestamp, message: Message) -> N
 }
 
 /// Adds the notice if a channel takes it.
-fn announce(tx: &WriteTx<'_>, user_key: i64, notice: Notice) -> Result<()> {
+fn announce(tx: &WriteTx<'_>, user_key: UserKey, notice: Notice) -> Result<()> {
     if readable(tx, user_key)?.iter().any(|channel| channel.takes(&notice.topic)) {
         insert_notice(tx, user_key, &notice)?;
     }
     Ok(())
 }
 
-fn insert_notice(tx: &WriteTx<'_>, user_key: i64, notice: &Notice) -> Result<()> {
+fn insert_notice(tx: &WriteTx<'_>, user_key: UserKey, notice: &Notice) -> Result<()> {
     let settle = i64::try_from(SETTLE.as_millis()).unwrap_or(i64::MAX);
     channels::insert_notice(tx, user_key, notice, (MAX_NOTICES, settle))
 }
@@ -259,7 +260,7 @@ fn insert_notice(tx: &WriteTx<'_>, user_key: i64, notice: &Notice) -> Result<()>
 /// Returns whether a channel mails events of this word about the cue.
 pub(super) fn is_mailed(
     tx: &WriteTx<'_>,
-    (user_key, cue_key): (i64, i64),
+    (user_key, cue_key): (UserKey, i64),
     event: &str,
 ) -> Result<bool> {
     if !channels::any_listens(tx, user_key)? {
@@ -273,12 +274,12 @@ pub(super) fn is_mailed(
 }
 
 /// Channels that cannot be read must not keep an execution from being recorded: they are told nothing.
-fn readable(tx: &WriteTx<'_>, user_key: i64) -> Result<Vec<Channel>> {
+fn readable(tx: &WriteTx<'_>, user_key: UserKey) -> Result<Vec<Channel>> {
     match channels::list(tx, user_key) {
         Err(error @ Error::Storage(_)) => Err(error),
         Err(error) => {
             tx.on_commit(
-                move || tracing::error!(user_key, %error, "channels cannot be read and are told nothing"),
+                move || tracing::error!(user_key = user_key.number(), %error, "channels cannot be read and are told nothing"),
             );
             Ok(Vec::new())
         }
@@ -392,7 +393,7 @@ fn mail_limit(read: &ReadTx<'_>, channel: &Channel, now: Timestamp) -> Result<Op
 }
 
 /// Counts a mail beside those about failures (contract §6.8).
-pub(super) fn count_mail(tx: &WriteTx<'_>, user_key: i64, now: Timestamp) -> Result<()> {
+pub(super) fn count_mail(tx: &WriteTx<'_>, user_key: UserKey, now: Timestamp) -> Result<()> {
     let suppressed = outbox::suppressed_mails(tx, user_key)?;
     outbox::delete_mails(tx, user_key, saturating_sub(now, RATE_WINDOW))?;
     outbox::insert_mail(tx, user_key, now, suppressed)
@@ -453,7 +454,7 @@ pub(super) fn too_many_mails() -> Error {
 /// Puts a test message into the outbox, which is sent at once. Errors: `channel_not_found`.
 pub fn enqueue_test(
     tx: &WriteTx<'_>,
-    (user_key, channel_id): (i64, &str),
+    (user_key, channel_id): (UserKey, &str),
     id: &str,
     base: Option<&str>,
     now: Timestamp,

@@ -19,6 +19,7 @@ use crate::domain::notification::{
     BACKLOG_CLEARED, Credential, FailureReport, MAX_MAILS, MAX_WAITING, MAX_WITH_REPLACEMENTS,
     NotificationKind, RATE_WINDOW, StoredMail, notification_id, suppressed_until, truncated,
 };
+use crate::domain::row_keys::UserKey;
 use crate::domain::schedule::catch_up::{CaughtUp, Outage};
 use crate::domain::time::{instant, saturating_add, saturating_sub};
 use crate::domain::webhook::canonical_json::canonical;
@@ -85,7 +86,7 @@ pub(super) fn mail_failure(
 /// An unconfirmed address gets none, and above the hourly limit none is sent.
 pub fn mail_replacement(
     tx: &WriteTx<'_>,
-    user_key: i64,
+    user_key: UserKey,
     replaced: Credential,
     now: Timestamp,
 ) -> Result<()> {
@@ -98,7 +99,7 @@ pub fn mail_replacement(
     channels::count_mail(tx, user_key, now)?;
     let mail = StoredMail::Replacement { replaced, replaced_at: instant(now) };
     let (kind, body) = (NotificationKind::Mail, mail.body());
-    let id = notification_id(&user_key.to_be_bytes(), kind, now);
+    let id = notification_id(&user_key.number().to_be_bytes(), kind, now);
     enqueue(tx, &NewNotification { id, user_key, kind, url: None, body, channel_key: None }, now)
 }
 
@@ -288,7 +289,7 @@ pub(super) fn raise_alert_for(
 /// [`post_catch_up`]; it is in the file from the first on, so that the end of the process does not lose it.
 pub(super) fn add_caught_up(
     tx: &WriteTx<'_>,
-    user_key: i64,
+    user_key: UserKey,
     outage: Outage,
     caught_up: CaughtUp,
     now: Timestamp,
@@ -317,7 +318,7 @@ pub(super) fn add_caught_up(
             due_at,
         );
     }
-    let id = notification_id(&user_key.to_be_bytes(), CATCH_UP, outage.until);
+    let id = notification_id(&user_key.number().to_be_bytes(), CATCH_UP, outage.until);
     let alert = Alert::catch_up(id, caught_up, outage.until);
     insert_account_alert(tx, user_key, &alert, now, Some(due_at))
 }
@@ -325,7 +326,7 @@ pub(super) fn add_caught_up(
 /// Call it when all runs have caught up, so that the alert counts them all.
 pub fn post_catch_up(
     tx: &WriteTx<'_>,
-    user_key: i64,
+    user_key: UserKey,
     outage: Outage,
     now: Timestamp,
 ) -> Result<()> {
@@ -337,15 +338,15 @@ pub fn post_catch_up(
 /// Alerts a batch of the accounts after `after` with an active cue, once for each `newest`. Returns the last of them.
 pub fn raise_clock_behind(
     tx: &WriteTx<'_>,
-    after: i64,
+    after: UserKey,
     limit: u32,
     newest: Timestamp,
     now: Timestamp,
-) -> Result<Option<i64>> {
+) -> Result<Option<UserKey>> {
     let kind = NotificationKind::Alert(AlertType::ClockBehind);
     let users = users::list_with_active_cues(tx, after, limit)?;
     for user_key in &users {
-        let id = notification_id(&user_key.to_be_bytes(), kind, newest);
+        let id = notification_id(&user_key.number().to_be_bytes(), kind, newest);
         if alerts::exists(tx, *user_key, &id)? {
             continue;
         }
@@ -356,7 +357,7 @@ pub fn raise_clock_behind(
 
 pub(super) fn raise_moved_runs(
     tx: &WriteTx<'_>,
-    user_key: i64,
+    user_key: UserKey,
     moved: &MovedRuns,
     now: Timestamp,
 ) -> Result<()> {
@@ -369,7 +370,7 @@ pub(super) fn raise_moved_runs(
 
 fn insert_account_alert(
     tx: &WriteTx<'_>,
-    user_key: i64,
+    user_key: UserKey,
     alert: &Alert,
     now: Timestamp,
     due_at: Option<Timestamp>,
@@ -379,7 +380,7 @@ fn insert_account_alert(
 
 fn insert_alert(
     tx: &WriteTx<'_>,
-    (user_key, cue_key): (i64, Option<i64>),
+    (user_key, cue_key): (UserKey, Option<i64>),
     alert: &Alert,
     url: Option<String>,
     (now, due_at): (Timestamp, Option<Timestamp>),
@@ -401,7 +402,7 @@ fn insert_alert(
 }
 
 /// In no list and no event. Refused with `invalid_state` without a URL, and if many alerts wait to be sent there.
-pub fn enqueue_test(tx: &WriteTx<'_>, user_key: i64, id: String, now: Timestamp) -> Result<()> {
+pub fn enqueue_test(tx: &WriteTx<'_>, user_key: UserKey, id: String, now: Timestamp) -> Result<()> {
     let Some(url) = alerts::alert_url(tx, user_key)? else {
         let message = "The account has no alert webhook to test; set one with PATCH /v1/auth/me \
                        {\"alert_webhook_url\": \"https://…\"}";
@@ -426,7 +427,7 @@ pub fn enqueue_test(tx: &WriteTx<'_>, user_key: i64, id: String, now: Timestamp)
 }
 
 /// To the confirmed address of the account.
-fn mail_test(tx: &WriteTx<'_>, user_key: i64, id: String, now: Timestamp) -> Result<()> {
+fn mail_test(tx: &WriteTx<'_>, user_key: UserKey, id: String, now: Timestamp) -> Result<()> {
     if users::confirmation_token(tx, user_key)?.is_some() {
         let message = "The address of the account is not confirmed, and gets no mail about failures: sign in with it, or \
                        open the link of the mail that asks to confirm it";
@@ -449,12 +450,12 @@ fn alert_body(alert: &Alert) -> String {
 pub struct PendingTest {
     pub id: String,
     app: Arc<App>,
-    user_key: i64,
+    user_key: UserKey,
 }
 
 impl PendingTest {
     /// Errors: `rate_limit_exceeded` if the user waits for another test; no random bytes.
-    pub fn begin(app: &Arc<App>, user_key: i64) -> Result<Self> {
+    pub fn begin(app: &Arc<App>, user_key: UserKey) -> Result<Self> {
         let now = app.clock.now();
         // No execution has this id: two tests within a millisecond have different ones.
         let id = notification_id(app.ids.next(now)?.bytes(), TEST_KIND, now);
@@ -480,7 +481,7 @@ impl PendingTest {
 
     fn send(
         &self,
-        enqueue: impl FnOnce(&WriteTx<'_>, i64, String, Timestamp) -> Result<()> + Send + 'static,
+        enqueue: impl FnOnce(&WriteTx<'_>, UserKey, String, Timestamp) -> Result<()> + Send + 'static,
     ) -> Pending<()> {
         let (id, user_key, now) = (self.id.clone(), self.user_key, self.app.clock.now());
         self.app.store.write_for(user_key, move |tx| {

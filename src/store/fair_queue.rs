@@ -3,6 +3,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use crate::domain::row_keys::UserKey;
 use crate::error::Result;
 
 /// Destinations of an account that a pass tries per priority: as many as delivery threads by default. The rest is left
@@ -26,7 +27,7 @@ pub enum Grant {
 
 #[derive(Debug, Clone, Copy)]
 pub struct AccountRows {
-    pub user_key: i64,
+    pub user_key: UserKey,
     /// From 0, which comes first.
     pub priority: u8,
 }
@@ -34,7 +35,7 @@ pub struct AccountRows {
 pub trait FairQueue {
     const PRIORITIES: u8;
 
-    fn next_user(&self, from: i64) -> Result<Option<i64>>;
+    fn next_user(&self, from: UserKey) -> Result<Option<UserKey>>;
 
     fn next_destination(&self, rows: AccountRows, from: i64) -> Result<Option<i64>>;
 
@@ -51,15 +52,15 @@ pub trait FairQueue {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReadyRow {
     pub key: i64,
-    pub user_key: i64,
+    pub user_key: UserKey,
     pub destination: i64,
 }
 
 /// The place at which the last pass ended. The next pass continues there, so that all take turns.
 #[derive(Debug, Default)]
 pub struct Rotation {
-    last_user: i64,
-    last_destinations: HashMap<i64, i64>,
+    last_user: UserKey,
+    last_destinations: HashMap<UserKey, i64>,
 }
 
 /// One row of each account in turn, and of it one of each destination, oldest first. A lower priority follows when no
@@ -67,13 +68,14 @@ pub struct Rotation {
 pub fn take(
     queue: &impl FairQueue,
     rotation: &mut Rotation,
-    mut try_acquire: impl FnMut(i64, i64) -> Result<Grant>,
+    mut try_acquire: impl FnMut(UserKey, i64) -> Result<Grant>,
 ) -> Result<Vec<ReadyRow>> {
     let (mut taken, mut waiting) = (Vec::new(), VecDeque::new());
-    let mut users = Cycle::after(rotation.last_user);
+    let mut users = Cycle::after(rotation.last_user.number());
     loop {
-        let user = users.next(|from| queue.next_user(from))?;
-        let new = user.map(|user_key| Account::new(user_key, rotation));
+        let next_user = |from| Ok(queue.next_user(UserKey::new(from))?.map(UserKey::number));
+        let user = users.next(next_user)?;
+        let new = user.map(|user| Account::new(UserKey::new(user), rotation));
         let Some(mut account) = new.or_else(|| waiting.pop_front()) else { break };
         let turn = account.next(queue, &mut try_acquire)?;
         if rotation.last_destinations.len() >= MAX_REMEMBERED {
@@ -95,7 +97,7 @@ pub fn take(
 }
 
 struct Account {
-    user_key: i64,
+    user_key: UserKey,
     priority: u8,
     start: i64,
     untried: Cycle,
@@ -111,7 +113,7 @@ struct Destination {
 }
 
 impl Account {
-    fn new(user_key: i64, rotation: &Rotation) -> Self {
+    fn new(user_key: UserKey, rotation: &Rotation) -> Self {
         let start = rotation.last_destinations.get(&user_key).copied().unwrap_or(i64::MIN);
         Self {
             user_key,
@@ -128,7 +130,7 @@ impl Account {
     fn next<Q: FairQueue>(
         &mut self,
         queue: &Q,
-        try_acquire: &mut impl FnMut(i64, i64) -> Result<Grant>,
+        try_acquire: &mut impl FnMut(UserKey, i64) -> Result<Grant>,
     ) -> Result<std::result::Result<ReadyRow, Grant>> {
         let user_key = self.user_key;
         while self.priority < Q::PRIORITIES {
@@ -221,14 +223,14 @@ mod tests {
 
     #[derive(Default)]
     struct Rows {
-        rows: BTreeSet<(i64, u8, i64, i64)>,
+        rows: BTreeSet<(UserKey, u8, i64, i64)>,
         seeks: Cell<usize>,
     }
 
     impl FairQueue for Rows {
         const PRIORITIES: u8 = 2;
 
-        fn next_user(&self, from: i64) -> Result<Option<i64>> {
+        fn next_user(&self, from: UserKey) -> Result<Option<UserKey>> {
             Ok(self.rows.range((from, 0, i64::MIN, 0)..).next().map(|row| row.0))
         }
 
@@ -258,7 +260,8 @@ mod tests {
     }
 
     fn queue(rows: impl IntoIterator<Item = (i64, u8, i64, i64)>) -> Rows {
-        Rows { rows: rows.into_iter().collect(), seeks: Cell::default() }
+        let rows = rows.into_iter().map(|(user, at, to, key)| (UserKey::new(user), at, to, key));
+        Rows { rows: rows.collect(), seeks: Cell::default() }
     }
 
     fn keys(taken: &[ReadyRow]) -> Vec<i64> {
@@ -285,7 +288,9 @@ mod tests {
         let rows = (1..=100_000).map(|key| (1, 0, key, key)).chain([(2, 0, 1, 100_001)]);
         for refusal in [Grant::AccountBusy, Grant::DestinationBusy] {
             let queue = queue(rows.clone());
-            let grant = |user_key, _| Ok(if user_key == 1 { refusal } else { Grant::Granted });
+            let grant = |user_key, _| {
+                Ok(if user_key == UserKey::new(1) { refusal } else { Grant::Granted })
+            };
             let taken = take(&queue, &mut Rotation::default(), grant).unwrap();
             assert_eq!(keys(&taken), [100_001]);
             assert!(queue.seeks.get() < 2 * MAX_TRIED, "{refusal:?}: {} seeks", queue.seeks.get());

@@ -17,6 +17,7 @@ use crate::domain::cue::tags::Tags;
 use crate::domain::execution::NextStep;
 use crate::domain::notification::alert::AlertType;
 use crate::domain::notification::is_expired;
+use crate::domain::row_keys::UserKey;
 use crate::domain::schedule::Zone;
 use crate::domain::text::word_enum;
 use crate::domain::time::saturating_add;
@@ -233,7 +234,7 @@ pub struct NewChannel {
 pub struct Channel {
     pub key: i64,
     pub id: String,
-    pub user_key: i64,
+    pub user_key: UserKey,
     pub channel_type: ChannelType,
     pub name: String,
     pub settings: Settings,
@@ -359,7 +360,7 @@ impl Channel {
         Self {
             key: 0,
             id: id.to_owned(),
-            user_key: 0,
+            user_key: UserKey::default(),
             channel_type,
             name: name.to_owned(),
             settings,

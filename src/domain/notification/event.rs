@@ -7,6 +7,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::domain::cue::tags::Tags;
+use crate::domain::row_keys::UserKey;
 use crate::domain::text::{one_line, word_enum};
 use crate::domain::time::instant;
 
@@ -67,7 +68,7 @@ word_enum! {
 pub struct Event {
     pub event_type: EventType,
     /// `None` for the events of the server, which all users get.
-    pub user_key: Option<i64>,
+    pub user_key: Option<UserKey>,
     pub cue_id: Option<String>,
     /// Those that its cue has at the event.
     pub tags: Tags,
@@ -79,7 +80,7 @@ pub enum PendingEvent {
     Event(Event),
     /// One that the user's share of single events has no room for.
     Counted {
-        user_key: i64,
+        user_key: UserKey,
         event_type: EventType,
     },
 }
@@ -91,7 +92,7 @@ pub const MAX_SINGLE_PER_COMMIT: u32 = 32;
 pub trait EventSink: Send + Sync {
     fn is_watched(&self) -> bool;
 
-    fn is_watched_by(&self, user_key: i64) -> bool;
+    fn is_watched_by(&self, user_key: UserKey) -> bool;
 
     fn publish(&self, events: Vec<PendingEvent>);
 }
@@ -99,7 +100,7 @@ pub trait EventSink: Send + Sync {
 impl Event {
     pub fn new(
         event_type: EventType,
-        user_key: i64,
+        user_key: UserKey,
         cue_id: Option<String>,
         data: &impl Serialize,
     ) -> Self {
@@ -227,7 +228,7 @@ mod tests {
     use super::*;
 
     fn event(event_type: EventType, cue_id: Option<&str>) -> Event {
-        Event::new(event_type, 1, cue_id.map(str::to_owned), &json!({}))
+        Event::new(event_type, UserKey::new(1), cue_id.map(str::to_owned), &json!({}))
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The echo: requests posted to the echo path, kept in memory for five minutes, within limits (contract §8).
 
+use crate::domain::row_keys::UserKey;
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -35,7 +36,7 @@ pub struct Echo {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum EchoSender {
     /// The row key of the account that posted it, or whose cue did.
-    Account(i64),
+    Account(UserKey),
     Address(IpAddr),
 }
 
@@ -154,7 +155,11 @@ mod tests {
             headers: Vec::new(),
             received_at: at(second),
         };
-        store.put(EchoSender::Account(i64::try_from(account).unwrap()), token(number), echo);
+        store.put(
+            EchoSender::Account(UserKey::new(i64::try_from(account).unwrap())),
+            token(number),
+            echo,
+        );
     }
 
     fn used(store: &EchoStore) -> (usize, usize) {

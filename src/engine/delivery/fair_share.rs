@@ -5,11 +5,12 @@
 
 use std::collections::HashMap;
 
+use crate::domain::row_keys::UserKey;
 use crate::store::fair_queue::Grant;
 
 /// An account and one of its destinations. The same host called by two accounts is two destinations, so that no account
 /// can spoil the share of another.
-pub type DestinationKey = (i64, i64);
+pub type DestinationKey = (UserKey, i64);
 
 /// Idle destinations whose last attempt is remembered. Bounds the memory of users who call a new host for every
 /// attempt.
@@ -21,7 +22,7 @@ const MAX_REMEMBERED: usize = 1_024;
 pub struct AccountShares {
     all: usize,
     in_use: usize,
-    held: HashMap<i64, usize>,
+    held: HashMap<UserKey, usize>,
 }
 
 impl AccountShares {
@@ -37,28 +38,28 @@ impl AccountShares {
         self.all.saturating_sub(self.in_use)
     }
 
-    pub fn held(&self, user_key: i64) -> usize {
+    pub fn held(&self, user_key: UserKey) -> usize {
         self.held.get(&user_key).copied().unwrap_or(0)
     }
 
-    pub fn room(&self, user_key: i64) -> usize {
+    pub fn room(&self, user_key: UserKey) -> usize {
         let held = self.held(user_key);
         (self.free() + held).div_ceil(2).saturating_sub(held)
     }
 
     /// Returns whether the account may take `amount`. One that holds nothing may take all that is free, and the first
     /// one whatever it needs, so that no amount waits forever.
-    pub fn has_room(&self, user_key: i64, amount: usize) -> bool {
+    pub fn has_room(&self, user_key: UserKey, amount: usize) -> bool {
         let most = if self.held(user_key) == 0 { self.free() } else { self.room(user_key) };
         amount <= most || self.in_use == 0
     }
 
-    pub fn take(&mut self, user_key: i64, amount: usize) {
+    pub fn take(&mut self, user_key: UserKey, amount: usize) {
         self.in_use += amount;
         *self.held.entry(user_key).or_default() += amount;
     }
 
-    pub fn release(&mut self, user_key: i64, amount: usize) {
+    pub fn release(&mut self, user_key: UserKey, amount: usize) {
         self.in_use = self.in_use.saturating_sub(amount);
         if let Some(held) = self.held.get_mut(&user_key) {
             *held = held.saturating_sub(amount);
@@ -127,7 +128,7 @@ impl FairShare {
         self.attempts.free() == 0
     }
 
-    pub fn try_acquire(&mut self, user_key: i64, destination: i64) -> Grant {
+    pub fn try_acquire(&mut self, user_key: UserKey, destination: i64) -> Grant {
         let key = (user_key, destination);
         if self.is_full() {
             return Grant::NoneLeft;
@@ -159,7 +160,7 @@ impl FairShare {
         Grant::Granted
     }
 
-    pub fn release(&mut self, user_key: i64, destination: i64, end: AttemptEnd) {
+    pub fn release(&mut self, user_key: UserKey, destination: i64, end: AttemptEnd) {
         let Some(of) = self.destinations.get_mut(&(user_key, destination)) else { return };
         of.under_way -= 1;
         self.attempts.release(user_key, 1);
@@ -193,28 +194,35 @@ mod tests {
     #[test]
     fn an_account_holds_as_much_as_it_leaves() {
         let mut shares = AccountShares::new(64);
-        let mut take = |user: i64| {
+        let mut take = |user: UserKey| {
             (0..100)
                 .take_while(|_| shares.has_room(user, 1).then(|| shares.take(user, 1)).is_some())
                 .count()
         };
-        assert_eq!([1, 2, 3, 4, 5, 6, 7, 8].map(&mut take), [32, 16, 8, 4, 2, 1, 1, 0]);
-        shares.release(1, 32);
-        assert!(shares.has_room(8, 32) && !shares.has_room(2, 17) && shares.has_room(2, 8));
+        assert_eq!(
+            [1, 2, 3, 4, 5, 6, 7, 8].map(UserKey::new).map(&mut take),
+            [32, 16, 8, 4, 2, 1, 1, 0]
+        );
+        shares.release(UserKey::new(1), 32);
+        assert!(
+            shares.has_room(UserKey::new(8), 32)
+                && !shares.has_room(UserKey::new(2), 17)
+                && shares.has_room(UserKey::new(2), 8)
+        );
         let mut alone = AccountShares::new(10);
-        assert!(alone.has_room(1, 20), "a single one, however large");
-        alone.take(1, 20);
-        assert!(!alone.has_room(2, 1));
-        alone.release(1, 20);
-        assert_eq!((alone.free(), alone.held(1)), (10, 0));
+        assert!(alone.has_room(UserKey::new(1), 20), "a single one, however large");
+        alone.take(UserKey::new(1), 20);
+        assert!(!alone.has_room(UserKey::new(2), 1));
+        alone.release(UserKey::new(1), 20);
+        assert_eq!((alone.free(), alone.held(UserKey::new(1))), (10, 0));
     }
 
     #[test]
     fn few_idle_destinations_are_remembered() {
         let mut share = FairShare::new(64, 512);
         for destination in 0..2_000 {
-            assert_eq!(share.try_acquire(9, destination), Grant::Granted);
-            share.release(9, destination, AttemptEnd::InTime);
+            assert_eq!(share.try_acquire(UserKey::new(9), destination), Grant::Granted);
+            share.release(UserKey::new(9), destination, AttemptEnd::InTime);
             share.forget_idle();
         }
         assert!(share.destinations.len() <= MAX_REMEMBERED);

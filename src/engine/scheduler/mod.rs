@@ -16,6 +16,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::app::App;
 use crate::domain::cue::retention::SETTLING_TIME;
 use crate::domain::notification::event::{Event, ServerChange};
+use crate::domain::row_keys::UserKey;
 use crate::domain::schedule::catch_up::{CaughtUp, MissReason, Outage, gap};
 use crate::domain::schedule::wall_clock::{ClockFault, PROOF_TIME};
 use crate::domain::time::just_before;
@@ -260,7 +261,7 @@ impl ClockAlert {
         if monotonic.saturating_sub(since) < PROOF_TIME || self.reported == Some(newest) {
             return Ok(());
         }
-        let mut after = Some(0);
+        let mut after = Some(UserKey::default());
         while let Some(user_key) = after {
             let raise = move |tx: &WriteTx<'_>| {
                 notify::raise_clock_behind(tx, user_key, ALERT_BATCH, newest, now)
@@ -284,7 +285,7 @@ pub struct Scheduler {
     is_doubted: bool,
     is_held: bool,
     /// The missed runs that have caught up and are not reported yet.
-    caught_up: BTreeMap<i64, CaughtUp>,
+    caught_up: BTreeMap<UserKey, CaughtUp>,
     /// Rows of due cues that the next batches fire, accounts in turns. Empty without a backlog.
     turns: VecDeque<i64>,
 }
@@ -430,7 +431,7 @@ impl Scheduler {
     /// Logs the runs that have caught up after `outage`, and sends the alerts about them.
     fn report_catch_up(&mut self, app: &App, outage: Outage) -> Result<()> {
         let sum = self.caught_up.values().copied().reduce(CaughtUp::and);
-        let users: Vec<i64> = self.caught_up.keys().copied().collect();
+        let users: Vec<UserKey> = self.caught_up.keys().copied().collect();
         for users in users.chunks(BATCH) {
             let (users, now) = (users.to_vec(), app.clock.now());
             let enqueue = move |tx: &WriteTx<'_>| {

@@ -20,6 +20,7 @@ use crate::domain::execution::attempt::FailureCause;
 use crate::domain::execution::worker::{FORGOTTEN_AFTER, workers_return_by};
 use crate::domain::execution::{Execution, ExecutionStatus, after_lost_claim, claim_lost_at};
 use crate::domain::notification::alert::NewAlert;
+use crate::domain::row_keys::UserKey;
 use crate::domain::time::saturating_sub;
 use crate::error::Result;
 use crate::service::finish::{FinishedExecution, count_retry, on_execution_finished};
@@ -257,7 +258,7 @@ const CUE_BATCH: u32 = 100;
 struct Round {
     began: Option<Timestamp>,
     /// The row of the user up to which the round is done; `None` between two rounds.
-    reached: Option<i64>,
+    reached: Option<UserKey>,
 }
 
 impl Round {
@@ -266,7 +267,7 @@ impl Round {
         let is_over = |began: Timestamp| began > now || now.duration_since(began) >= interval;
         let starts = self.reached.is_none() && self.began.is_none_or(is_over);
         if starts {
-            (self.began, self.reached) = (Some(now), Some(0));
+            (self.began, self.reached) = (Some(now), Some(UserKey::default()));
         }
         starts
     }
@@ -343,7 +344,8 @@ impl Cleanup {
                 let user_key = *user_key;
                 let is_done =
                     app.store.write_with_priority(move |tx| remove(tx, user_key, idle_since, now));
-                self.accounts.reached = Some(if is_done.wait()? { user_key } else { user_key - 1 });
+                self.accounts.reached =
+                    Some(if is_done.wait()? { user_key } else { user_key.previous() });
                 return Ok(true);
             }
         }
@@ -353,8 +355,13 @@ impl Cleanup {
 }
 
 /// Removes the user, unless the account is in use by now. Returns `false` if it has more cues than one write deletes.
-fn remove(tx: &WriteTx<'_>, user_key: i64, idle_since: Timestamp, now: Timestamp) -> Result<bool> {
-    let found = users::list_removable(tx, user_key - 1, idle_since, 1)?;
+fn remove(
+    tx: &WriteTx<'_>,
+    user_key: UserKey,
+    idle_since: Timestamp,
+    now: Timestamp,
+) -> Result<bool> {
+    let found = users::list_removable(tx, user_key.previous(), idle_since, 1)?;
     if !found.iter().any(|(key, _, is_removable)| *key == user_key && *is_removable) {
         return Ok(true);
     }

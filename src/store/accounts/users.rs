@@ -13,6 +13,7 @@ use crate::domain::account::user::{CONFIRM, User, month_of};
 use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::domain::billing::Interval;
 use crate::domain::cue::CueStatus;
+use crate::domain::row_keys::UserKey;
 use crate::error::Result;
 use crate::locks::Mutex;
 use crate::store::db::columns::{millis, row};
@@ -63,7 +64,7 @@ pub struct NewUser {
 }
 
 /// The first user of a file is its operator, and is in the file itself at once: without it, whoever comes first would be.
-pub fn insert(tx: &WriteTx<'_>, new: &NewUser) -> Result<Option<i64>> {
+pub fn insert(tx: &WriteTx<'_>, new: &NewUser) -> Result<Option<UserKey>> {
     if !any_exist(tx)? {
         tx.checkpoint();
     }
@@ -82,10 +83,10 @@ pub fn insert(tx: &WriteTx<'_>, new: &NewUser) -> Result<Option<i64>> {
             new.confirmation_token,
         ],
     )?;
-    Ok(is_inserted.then(|| tx.last_insert_rowid()))
+    Ok(is_inserted.then(|| UserKey::new(tx.last_insert_rowid())))
 }
 
-pub fn find(read: &ReadTx<'_>, user_key: i64) -> Result<Option<User>> {
+pub fn find(read: &ReadTx<'_>, user_key: UserKey) -> Result<Option<User>> {
     read.find(select!("WHERE key = ?1"), [user_key])
 }
 
@@ -136,7 +137,7 @@ pub fn any_exist(read: &ReadTx<'_>) -> Result<bool> {
     read.any("SELECT 1 FROM users", [])
 }
 
-pub fn set_plan(tx: &WriteTx<'_>, user_key: i64, plan: &str) -> Result<bool> {
+pub fn set_plan(tx: &WriteTx<'_>, user_key: UserKey, plan: &str) -> Result<bool> {
     let sql = "UPDATE users SET plan = ?2, plan_interval = NULL WHERE key = ?1 AND plan <> ?2";
     tx.changes(sql, params![user_key, plan])
 }
@@ -164,18 +165,22 @@ impl CueCounts {
 }
 
 /// The numbers of the user's cues, without changes of a write that has not ended.
-pub fn stored_cue_counts(read: &ReadTx<'_>, user_key: i64) -> Result<CueCounts> {
+pub fn stored_cue_counts(read: &ReadTx<'_>, user_key: UserKey) -> Result<CueCounts> {
     read.one(concat!("SELECT ", count_columns!(), " FROM users WHERE key = ?1"), [user_key])
 }
 
-pub fn cue_counts(tx: &WriteTx<'_>, user_key: i64) -> Result<Option<CueCounts>> {
+pub fn cue_counts(tx: &WriteTx<'_>, user_key: UserKey) -> Result<Option<CueCounts>> {
     tx.counters().flush(tx)?;
     let sql =
         concat!("SELECT ", count_columns!(), " FROM users WHERE key = ?1 AND disabled_at IS NULL");
     tx.find(sql, [user_key])
 }
 
-pub fn list_with_active_cues(read: &ReadTx<'_>, after: i64, limit: u32) -> Result<Vec<i64>> {
+pub fn list_with_active_cues(
+    read: &ReadTx<'_>,
+    after: UserKey,
+    limit: u32,
+) -> Result<Vec<UserKey>> {
     let sql = "SELECT key FROM users WHERE key > ?1 AND active_cues > 0 AND disabled_at IS NULL
                 ORDER BY key LIMIT ?2 + 0";
     read.all(sql, params![after, limit])
@@ -184,21 +189,21 @@ pub fn list_with_active_cues(read: &ReadTx<'_>, after: i64, limit: u32) -> Resul
 /// And whether the account may be removed: its address is unconfirmed, and no cue of it ran after `idle_since`.
 pub fn list_removable(
     read: &ReadTx<'_>,
-    after: i64,
+    after: UserKey,
     idle_since: Timestamp,
     limit: i64,
-) -> Result<Vec<(i64, Timestamp, bool)>> {
+) -> Result<Vec<(UserKey, Timestamp, bool)>> {
     read.all(REMOVABLE, params![after, millis(idle_since), limit])
 }
 
 /// Deletes the user with all rows that refer to it, but not its executions. Its cues must be deleted before.
-pub fn delete(tx: &WriteTx<'_>, user_key: i64) -> Result<()> {
+pub fn delete(tx: &WriteTx<'_>, user_key: UserKey) -> Result<()> {
     // What was counted for the user refers to it as well.
     tx.counters().flush(tx)?;
     tx.run("DELETE FROM users WHERE key = ?1", [user_key])
 }
 
-pub fn confirmation_token(read: &ReadTx<'_>, user_key: i64) -> Result<Option<String>> {
+pub fn confirmation_token(read: &ReadTx<'_>, user_key: UserKey) -> Result<Option<String>> {
     let sql = "SELECT confirmation_token FROM users WHERE key = ?1 AND confirmed_at IS NULL";
     Ok(read.find(sql, [user_key])?.flatten())
 }
@@ -206,7 +211,7 @@ pub fn confirmation_token(read: &ReadTx<'_>, user_key: i64) -> Result<Option<Str
 /// Marks that the user is asked to confirm the address. Returns `false` if that was done before.
 pub fn mark_confirmation_requested(
     tx: &WriteTx<'_>,
-    user_key: i64,
+    user_key: UserKey,
     now: Timestamp,
 ) -> Result<bool> {
     let sql = "UPDATE users SET confirmation_requested_at = ?2
@@ -215,7 +220,7 @@ pub fn mark_confirmation_requested(
 }
 
 /// Confirms the user's address, unless it is confirmed. Its link is used up.
-pub fn confirm(tx: &WriteTx<'_>, user_key: i64, now: Timestamp) -> Result<()> {
+pub fn confirm(tx: &WriteTx<'_>, user_key: UserKey, now: Timestamp) -> Result<()> {
     let sql = "UPDATE users SET confirmed_at = ?2, confirmation_token = NULL
                 WHERE key = ?1 AND confirmed_at IS NULL";
     tx.run(sql, params![user_key, millis(now)])
@@ -223,27 +228,27 @@ pub fn confirm(tx: &WriteTx<'_>, user_key: i64, now: Timestamp) -> Result<()> {
 
 pub fn set_plan_interval(
     tx: &WriteTx<'_>,
-    user_key: i64,
+    user_key: UserKey,
     interval: Option<Interval>,
 ) -> Result<()> {
     let sql = "UPDATE users SET plan_interval = ?2 WHERE key = ?1";
     tx.run(sql, params![user_key, interval.map(Interval::as_str)])
 }
 
-pub fn disable(tx: &WriteTx<'_>, user_key: i64, now: Timestamp) -> Result<()> {
+pub fn disable(tx: &WriteTx<'_>, user_key: UserKey, now: Timestamp) -> Result<()> {
     tx.run("UPDATE users SET disabled_at = ?2 WHERE key = ?1", params![user_key, millis(now)])
 }
 
-pub fn enable(tx: &WriteTx<'_>, user_key: i64) -> Result<bool> {
+pub fn enable(tx: &WriteTx<'_>, user_key: UserKey) -> Result<bool> {
     let sql = "UPDATE users SET disabled_at = NULL WHERE key = ?1 AND disabled_at IS NOT NULL";
     tx.changes(sql, [user_key])
 }
 
-pub fn is_disabled(read: &ReadTx<'_>, user_key: i64) -> Result<bool> {
+pub fn is_disabled(read: &ReadTx<'_>, user_key: UserKey) -> Result<bool> {
     read.any("SELECT 1 FROM users WHERE key = ?1 AND disabled_at IS NOT NULL", [user_key])
 }
 
-pub fn set_operator(tx: &WriteTx<'_>, user_key: i64, is_operator: bool) -> Result<bool> {
+pub fn set_operator(tx: &WriteTx<'_>, user_key: UserKey, is_operator: bool) -> Result<bool> {
     let sql = "UPDATE users SET is_operator = ?2 WHERE key = ?1 AND is_operator <> ?2";
     tx.changes(sql, params![user_key, is_operator])
 }
@@ -252,7 +257,7 @@ pub fn has_enabled_operator(read: &ReadTx<'_>) -> Result<bool> {
     read.any("SELECT 1 FROM users WHERE is_operator AND disabled_at IS NULL", [])
 }
 
-pub fn webhook_secret(read: &ReadTx<'_>, user_key: i64) -> Result<String> {
+pub fn webhook_secret(read: &ReadTx<'_>, user_key: UserKey) -> Result<String> {
     read.one("SELECT webhook_secret FROM users WHERE key = ?1", [user_key])
 }
 
@@ -264,7 +269,7 @@ pub struct StoredSecrets {
     pub previous_expires_at: Option<Timestamp>,
 }
 
-pub fn signing_secrets(read: &ReadTx<'_>, user_key: i64) -> Result<StoredSecrets> {
+pub fn signing_secrets(read: &ReadTx<'_>, user_key: UserKey) -> Result<StoredSecrets> {
     let sql = "SELECT webhook_secret, previous_webhook_secret, previous_webhook_secret_expires_at
                  FROM users WHERE key = ?1";
     let (current, previous, previous_expires_at) = read.one(sql, [user_key])?;
@@ -273,7 +278,7 @@ pub fn signing_secrets(read: &ReadTx<'_>, user_key: i64) -> Result<StoredSecrets
 
 pub fn rotate_secret(
     tx: &WriteTx<'_>,
-    user_key: i64,
+    user_key: UserKey,
     secret: &str,
     previous_expires: Timestamp,
 ) -> Result<()> {
@@ -282,18 +287,18 @@ pub fn rotate_secret(
     tx.run(sql, params![user_key, secret, millis(previous_expires)])
 }
 
-pub fn alert_webhook_secret(read: &ReadTx<'_>, user_key: i64) -> Result<String> {
+pub fn alert_webhook_secret(read: &ReadTx<'_>, user_key: UserKey) -> Result<String> {
     read.one("SELECT alert_webhook_secret FROM users WHERE key = ?1", [user_key])
 }
 
-pub fn set_alert_webhook_secret(tx: &WriteTx<'_>, user_key: i64, secret: &str) -> Result<()> {
+pub fn set_alert_webhook_secret(tx: &WriteTx<'_>, user_key: UserKey, secret: &str) -> Result<()> {
     tx.run("UPDATE users SET alert_webhook_secret = ?2 WHERE key = ?1", params![user_key, secret])
 }
 
 /// Replaces both secrets, without an overlap, and removes the URL of the user's alerts: a stranger knows them.
 pub fn replace_secrets(
     tx: &WriteTx<'_>,
-    user_key: i64,
+    user_key: UserKey,
     webhook_secret: &str,
     alert_webhook_secret: &str,
 ) -> Result<()> {
@@ -303,7 +308,7 @@ pub fn replace_secrets(
     tx.run(sql, params![user_key, webhook_secret, alert_webhook_secret])
 }
 
-pub fn set_alert_webhook_url(tx: &WriteTx<'_>, user_key: i64, url: Option<&str>) -> Result<()> {
+pub fn set_alert_webhook_url(tx: &WriteTx<'_>, user_key: UserKey, url: Option<&str>) -> Result<()> {
     tx.run("UPDATE users SET alert_webhook_url = ?2 WHERE key = ?1", params![user_key, url])
 }
 
@@ -322,14 +327,14 @@ const QUOTA: &str = "SELECT plan, coalesce(executions, 0), over_quota_since
    FROM users LEFT JOIN monthly_usage ON monthly_usage.user_key = users.key AND month = ?2
   WHERE users.key = ?1 AND disabled_at IS NULL";
 
-pub fn monthly_usage(read: &ReadTx<'_>, user_key: i64, now: Timestamp) -> Result<MonthlyUsage> {
+pub fn monthly_usage(read: &ReadTx<'_>, user_key: UserKey, now: Timestamp) -> Result<MonthlyUsage> {
     Ok(read.find(FIND_USAGE, params![user_key, month_of(now)])?.unwrap_or_default())
 }
 
 pub fn quota(
     read: &ReadTx<'_>,
     plans: &Plans,
-    user_key: i64,
+    user_key: UserKey,
     now: Timestamp,
 ) -> Result<Option<Quota>> {
     let found: Option<(String, i64, Option<Timestamp>)> =
@@ -341,7 +346,12 @@ pub fn quota(
     }))
 }
 
-pub fn save_quota(tx: &WriteTx<'_>, user_key: i64, quota: &Quota, now: Timestamp) -> Result<()> {
+pub fn save_quota(
+    tx: &WriteTx<'_>,
+    user_key: UserKey,
+    quota: &Quota,
+    now: Timestamp,
+) -> Result<()> {
     let sql = "INSERT INTO monthly_usage
                    (user_key, month, executions, over_quota_since, outcomes_succeeded, outcomes_failed)
                VALUES (?1, ?2, ?3, ?4, 0, 0)
@@ -350,7 +360,7 @@ pub fn save_quota(tx: &WriteTx<'_>, user_key: i64, quota: &Quota, now: Timestamp
     tx.run(sql, params![user_key, month_of(now), quota.used, quota.over_quota_since.map(millis)])
 }
 
-pub fn stored_bytes(read: &ReadTx<'_>, user_key: i64) -> Result<(i64, String, bool)> {
+pub fn stored_bytes(read: &ReadTx<'_>, user_key: UserKey) -> Result<(i64, String, bool)> {
     read.one(
         "SELECT stored_bytes, plan, confirmed_at IS NOT NULL FROM users WHERE key = ?1",
         [user_key],
@@ -362,7 +372,7 @@ pub fn stored_bytes(read: &ReadTx<'_>, user_key: i64) -> Result<(i64, String, bo
 pub fn check_storage_quota<T>(
     tx: &WriteTx<'_>,
     plans: &Plans,
-    user_key: i64,
+    user_key: UserKey,
     write: impl FnOnce() -> Result<T>,
 ) -> Result<T> {
     let (before, ..) = stored_bytes(tx, user_key)?;
@@ -372,7 +382,7 @@ pub fn check_storage_quota<T>(
 
 /// The way to lift a limit of the user's plan. An operator buys nothing, and the only account of a server is that of its
 /// operator.
-pub fn limit_remedy(read: &ReadTx<'_>, user_key: i64) -> Result<&'static str> {
+pub fn limit_remedy(read: &ReadTx<'_>, user_key: UserKey) -> Result<&'static str> {
     let sql = "SELECT is_operator OR (SELECT count(*) = 1 FROM (SELECT 1 FROM users LIMIT 2))
                  FROM users WHERE key = ?1";
     let is_own_server: bool = read.one(sql, [user_key])?;
@@ -383,7 +393,7 @@ pub fn limit_remedy(read: &ReadTx<'_>, user_key: i64) -> Result<&'static str> {
 pub fn storage_refusal(
     tx: &WriteTx<'_>,
     plans: &Plans,
-    user_key: i64,
+    user_key: UserKey,
     before: i64,
 ) -> Result<Option<Refusal>> {
     let (after, plan, is_confirmed) = stored_bytes(tx, user_key)?;
@@ -425,7 +435,7 @@ fn unconfirmed_bytes(read: &ReadTx<'_>) -> Result<i64> {
 
 pub fn record_outcome(
     tx: &WriteTx<'_>,
-    user_key: i64,
+    user_key: UserKey,
     success: bool,
     now: Timestamp,
 ) -> Result<()> {
@@ -443,7 +453,7 @@ row! {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Owner {
     pub key: i64,
-    pub user_key: i64,
+    pub user_key: UserKey,
     pub user_id: String,
     pub plan: String,
     pub is_operator: bool,
@@ -521,7 +531,7 @@ mod tests {
         ReadAt { commits, month, monotonic: Duration::from_millis(milliseconds) }
     }
 
-    fn owner(user_key: i64) -> Owner {
+    fn owner(user_key: UserKey) -> Owner {
         let (user_id, plan) = ("ann".to_owned(), "free".to_owned());
         Owner { key: 1, user_key, user_id, plan, is_operator: false, executions: 0 }
     }
@@ -529,7 +539,7 @@ mod tests {
     #[test]
     fn an_owner_is_read_again_after_a_commit_in_another_month_and_after_a_millisecond() {
         let owners = KeyOwners::default();
-        owners.keep([1; 32], owner(7), at(5, 100, 10));
+        owners.keep([1; 32], owner(UserKey::new(7)), at(5, 100, 10));
         for (now, is_known) in [
             (at(5, 100, 10), true),
             (at(5, 100, 11), true),
@@ -547,9 +557,12 @@ mod tests {
     fn owners_in_memory_are_bounded() {
         let owners = KeyOwners::default();
         for key in 0..=u8::MAX {
-            owners.keep([key; 32], owner(i64::from(key)), at(0, 0, 0));
+            owners.keep([key; 32], owner(UserKey::new(i64::from(key))), at(0, 0, 0));
             assert!(owners.0.lock().len() <= MAX_OWNERS);
-            assert_eq!(owners.find(&[key; 32], at(0, 0, 0)), Some(owner(i64::from(key))));
+            assert_eq!(
+                owners.find(&[key; 32], at(0, 0, 0)),
+                Some(owner(UserKey::new(i64::from(key))))
+            );
         }
     }
 

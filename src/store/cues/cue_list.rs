@@ -12,6 +12,7 @@ use crate::domain::cue::list::{CueFacts, CueFilter, CueSort, ListPosition, SortV
 use crate::domain::cue::{Cue, Transport};
 use crate::domain::execution::ExecutionStatus;
 use crate::domain::ids::ExecutionId;
+use crate::domain::row_keys::UserKey;
 use crate::error::Result;
 use crate::store::accounts::users;
 use crate::store::cues::{COLUMNS, find_by_key, find_filters, tagged, text_bytes};
@@ -70,7 +71,7 @@ impl CueList {
     }
 }
 
-pub fn read(read: &ReadTx<'_>, user_key: i64, list: &CueList) -> Result<CuePage> {
+pub fn read(read: &ReadTx<'_>, user_key: UserKey, list: &CueList) -> Result<CuePage> {
     if list.is_indexed() {
         let (page, _) = read_indexed(read, user_key, list, MAX_LIST_BYTES)?;
         return Ok(page);
@@ -78,7 +79,7 @@ pub fn read(read: &ReadTx<'_>, user_key: i64, list: &CueList) -> Result<CuePage>
     read_scanned(read, user_key, list)
 }
 
-pub fn read_short(read: &ReadTx<'_>, user_key: i64, list: &CueList) -> Result<Option<CuePage>> {
+pub fn read_short(read: &ReadTx<'_>, user_key: UserKey, list: &CueList) -> Result<Option<CuePage>> {
     let (page, is_cut) = read_indexed(read, user_key, list, MAX_INLINE_BYTES)?;
     Ok((!is_cut).then_some(page))
 }
@@ -93,7 +94,7 @@ struct IndexedCues {
 }
 
 impl IndexedCues {
-    fn new(user_key: i64, filter: &CueFilter) -> Self {
+    fn new(user_key: UserKey, filter: &CueFilter) -> Self {
         let (key, mut source, mut values) = if filter.tags.is_empty() {
             ("key", "FROM cues WHERE user_key = ?".to_owned(), vec![Value::from(user_key)])
         } else {
@@ -162,7 +163,7 @@ fn order(is_descending: bool) -> (&'static str, &'static str) {
 /// Reads a page along the index. Returns whether it is cut because of `max_bytes`.
 fn read_indexed(
     read: &ReadTx<'_>,
-    user_key: i64,
+    user_key: UserKey,
     list: &CueList,
     max_bytes: usize,
 ) -> Result<(CuePage, bool)> {
@@ -215,7 +216,7 @@ fn key_at(
     read.find(&rows.skip_sql(is_descending), params_from_iter(rows.with(&[skipped])))
 }
 
-fn read_scanned(read: &ReadTx<'_>, user_key: i64, list: &CueList) -> Result<CuePage> {
+fn read_scanned(read: &ReadTx<'_>, user_key: UserKey, list: &CueList) -> Result<CuePage> {
     let limit = usize::try_from(list.limit).unwrap_or(usize::MAX);
     let (skipped, after) = match &list.start {
         ListStart::Offset(offset) => (usize::try_from(*offset).unwrap_or(usize::MAX), None),
@@ -272,7 +273,7 @@ fn read_scanned(read: &ReadTx<'_>, user_key: i64, list: &CueList) -> Result<CueP
 /// until it has found so many.
 pub fn select(
     read: &ReadTx<'_>,
-    user_key: i64,
+    user_key: UserKey,
     filter: &CueFilter,
     limit: usize,
 ) -> Result<Vec<String>> {
@@ -286,7 +287,7 @@ pub fn select(
 
 pub(in crate::store) fn scan(
     read: &ReadTx<'_>,
-    user_key: i64,
+    user_key: UserKey,
     filter: &CueFilter,
     columns: &str,
     mut found: impl FnMut(&mut RowReader<'_, '_>) -> rusqlite::Result<bool>,
@@ -394,7 +395,7 @@ mod tests {
                 "cue_key",
             ),
         ] {
-            let rows = IndexedCues::new(1, &filter);
+            let rows = IndexedCues::new(UserKey::new(1), &filter);
             for (is_descending, bound) in [(false, ">"), (true, "<")] {
                 let (page, skip) = (rows.page_sql(is_descending), rows.skip_sql(is_descending));
                 assert_plans(&[
@@ -420,7 +421,7 @@ mod tests {
             (paused, "SEARCH cues USING INDEX cues_by_user_and_status (user_key=? AND status=?)"),
             (tagged, "SEARCH t USING PRIMARY KEY (user_key=? AND tag=?)"),
         ] {
-            let steps = plan(&IndexedCues::new(1, &filter).scan_sql(&filter, "key"));
+            let steps = plan(&IndexedCues::new(UserKey::new(1), &filter).scan_sql(&filter, "key"));
             assert_eq!(steps[0], step);
             assert!(
                 steps.iter().all(|step| !step.contains("SCAN ") && !step.contains("TEMP")),

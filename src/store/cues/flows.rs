@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use rusqlite::params;
 use serde::Serialize;
 
+use crate::domain::row_keys::UserKey;
 use crate::domain::webhook::flow::FlowState;
 use crate::error::Result;
 use crate::store::db::columns::{millis, row};
@@ -48,8 +49,8 @@ const COUNT: &str = "SELECT count(DISTINCT destination_hash) FROM cues WHERE use
 
 row!(FlowState { parallelism, per_minute, last_at });
 
-pub fn find(read: &ReadTx<'_>, user_key: i64, destination: i64) -> Result<FlowState> {
-    read.one(FIND, [user_key, destination])
+pub fn find(read: &ReadTx<'_>, user_key: UserKey, destination: i64) -> Result<FlowState> {
+    read.one(FIND, (user_key, destination))
 }
 
 /// Keeps the planned start of an attempt of the cue, the latest of its flow: a restart must not exceed the rate.
@@ -69,14 +70,14 @@ pub fn leave(tx: &WriteTx<'_>, cue_key: i64) -> Result<()> {
 }
 
 /// After the clock was set back: the starts that are kept are later than now.
-pub fn forget_starts(tx: &WriteTx<'_>, user_key: i64, destination: i64) -> Result<()> {
-    tx.run(FORGET_STARTS, [user_key, destination])
+pub fn forget_starts(tx: &WriteTx<'_>, user_key: UserKey, destination: i64) -> Result<()> {
+    tx.run(FORGET_STARTS, (user_key, destination))
 }
 
 /// The flows in which executions are ready.
 fn waiting(read: &ReadTx<'_>) -> Result<Vec<FlowState>> {
-    let (mut states, mut last) = (Vec::new(), (i64::MIN, i64::MIN));
-    while let Some(flow) = read.find(NEXT_WAITING, [last.0, last.1])? {
+    let (mut states, mut last) = (Vec::new(), (UserKey::default(), i64::MIN));
+    while let Some(flow) = read.find(NEXT_WAITING, last)? {
         last = flow;
         states.push(find(read, flow.0, flow.1)?);
     }
@@ -108,7 +109,7 @@ pub struct FlowSummary {
 
 pub fn list(
     read: &ReadTx<'_>,
-    user_key: i64,
+    user_key: UserKey,
     limit: u32,
     offset: u64,
 ) -> Result<(Vec<FlowSummary>, i64)> {

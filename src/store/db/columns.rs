@@ -3,7 +3,9 @@
 use std::sync::LazyLock;
 
 use jiff::{SignedDuration, Timestamp};
-use rusqlite::types::{FromSql, Null, Type, ValueRef};
+use rusqlite::types::{
+    FromSql, FromSqlResult, Null, ToSqlOutput, Type, Value as SqlValue, ValueRef,
+};
 use rusqlite::{Result, Row, Statement, ToSql};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -24,6 +26,7 @@ use crate::domain::ids::ExecutionId;
 use crate::domain::json::{self, JsonText};
 use crate::domain::notification::NotificationKind;
 use crate::domain::notification::alert::AlertType;
+use crate::domain::row_keys::UserKey;
 use crate::domain::schedule::{Bounds, CatchUp};
 use crate::domain::webhook::callback::{Callback, Method};
 use crate::domain::webhook::flow::Flow;
@@ -177,6 +180,30 @@ macro_rules! plain {
     };
 }
 
+macro_rules! row_keys {
+    ($($type:ty),+) => {
+        $(impl FromSql for $type {
+            fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+                i64::column_result(value).map(Self::new)
+            }
+        }
+
+        impl ToSql for $type {
+            fn to_sql(&self) -> Result<ToSqlOutput<'_>> {
+                Ok(self.number().into())
+            }
+        }
+
+        impl From<$type> for SqlValue {
+            fn from(key: $type) -> Self {
+                key.number().into()
+            }
+        }
+
+        plain!($type);)+
+    };
+}
+
 macro_rules! words {
     ($($type:ty),+ $(,)?) => {
         $(impl FromRow for $type {
@@ -207,6 +234,7 @@ macro_rules! tuples {
 }
 
 plain!(bool, u16, u32, i64, String, Vec<u8>, [u8; 32]);
+row_keys!(UserKey);
 words!(
     AlertType,
     CatchUp,

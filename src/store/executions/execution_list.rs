@@ -11,6 +11,7 @@ use crate::domain::execution::attempt::FailureCause;
 use crate::domain::execution::outcome::OutcomeState;
 use crate::domain::execution::{CANCELLED, ExecutionStatus, Trigger};
 use crate::domain::ids::ExecutionId;
+use crate::domain::row_keys::UserKey;
 use crate::domain::time::{saturating_add, saturating_sub};
 use crate::error::Result;
 use crate::store::db::columns::{millis, row_count};
@@ -76,13 +77,13 @@ pub struct CreatedRange {
 const OLDEST_CLAIM: &str = "SELECT min(claimed_at) FROM executions INDEXED BY executions_in_flight
   WHERE status = 'delivering' AND user_key = ?1";
 
-pub fn oldest_claimed_at(read: &ReadTx<'_>, user_key: i64) -> Result<Option<Timestamp>> {
+pub fn oldest_claimed_at(read: &ReadTx<'_>, user_key: UserKey) -> Result<Option<Timestamp>> {
     read.one(OLDEST_CLAIM, [user_key])
 }
 
 pub fn list(
     read: &ReadTx<'_>,
-    user_key: i64,
+    user_key: UserKey,
     filter: &ExecutionFilter,
     limit: u32,
     offset: u64,
@@ -100,7 +101,7 @@ pub fn list(
 
 pub fn select_for_replay(
     read: &ReadTx<'_>,
-    user_key: i64,
+    user_key: UserKey,
     filter: &ExecutionFilter,
     limit: usize,
 ) -> Result<Vec<ExecutionId>> {
@@ -146,7 +147,11 @@ struct ResolvedFilter<'a> {
 
 impl<'a> ResolvedFilter<'a> {
     /// `None` if the user has no such cue.
-    fn new(read: &ReadTx<'_>, user_key: i64, filter: &'a ExecutionFilter) -> Result<Option<Self>> {
+    fn new(
+        read: &ReadTx<'_>,
+        user_key: UserKey,
+        filter: &'a ExecutionFilter,
+    ) -> Result<Option<Self>> {
         let cue_key = match &filter.cue_id {
             None => None,
             Some(id) => match cues::find_key(read, user_key, id)? {
@@ -166,7 +171,7 @@ impl<'a> ResolvedFilter<'a> {
     }
 
     fn from_keys(
-        user_key: i64,
+        user_key: UserKey,
         cue_key: Option<i64>,
         created: &[(&'static str, i64)],
         filter: &'a ExecutionFilter,
@@ -265,7 +270,7 @@ impl<'a> ResolvedFilter<'a> {
 
 /// Returns whether the executions of the cues with the tags are read, and not those of the user with a status: the fewer.
 /// To count entries of an index costs a tenth of reading their rows.
-fn reads_tagged(read: &ReadTx<'_>, user_key: i64, filter: &ExecutionFilter) -> Result<bool> {
+fn reads_tagged(read: &ReadTx<'_>, user_key: UserKey, filter: &ExecutionFilter) -> Result<bool> {
     if filter.tags.is_empty() {
         return Ok(false);
     }
@@ -342,7 +347,7 @@ impl Scan {
         self.values.push(value.into());
     }
 
-    fn filter_by_tags(&mut self, user_key: i64, tags: &Tags) {
+    fn filter_by_tags(&mut self, user_key: UserKey, tags: &Tags) {
         let (tagged, values) = cues::tagged(user_key, tags);
         self.condition(format!("e.cue_key IN ({tagged})"));
         self.values.extend(values);
@@ -460,7 +465,8 @@ mod tests {
             let created = if filter.created.since.is_some() { &created[..] } else { &[] };
             let cue_key = filter.cue_id.as_ref().map(|_| 7);
             let is_by_tags = !filter.tags.is_empty();
-            let resolved = ResolvedFilter::from_keys(1, cue_key, created, &filter, is_by_tags);
+            let resolved =
+                ResolvedFilter::from_keys(UserKey::new(1), cue_key, created, &filter, is_by_tags);
             let sql = format!("{} ORDER BY e.key DESC", resolved.ordered_scan().sql("e.key"));
             let index = format!("executions_{index}");
             // Of several cues, the executions come in the order of the cues.

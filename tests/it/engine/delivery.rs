@@ -6,6 +6,7 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use cued::domain::account::user::ACCOUNT_DISABLED;
+use cued::domain::row_keys::UserKey;
 use cued::engine::delivery::dispatcher::{
     DeliveryService, Dispatcher, DispatcherMode, promote_batch, requeue_interrupted,
 };
@@ -229,7 +230,9 @@ fn the_result_of_a_deleted_cue_is_dropped_even_if_its_row_id_is_reused() {
     let mut dispatcher = Dispatcher::new(64);
     let webhook_client = RecordingClient::with([response(500)]);
     let returned = fixture.attempt(&webhook_client, &fixture.claim_deliveries(&mut dispatcher)[0]);
-    assert!(fixture.write(|tx| retention::delete_cue(tx, 1, "cue_100000000000").unwrap()));
+    assert!(
+        fixture.write(|tx| retention::delete_cue(tx, UserKey::new(1), "cue_100000000000").unwrap())
+    );
     let other = fixture.due(fixture.webhook_cue("https://example.org/"));
     assert_eq!(
         fixture.field::<i64>(other, "key"),

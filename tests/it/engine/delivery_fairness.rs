@@ -5,6 +5,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use cued::domain::ids::ExecutionId;
+use cued::domain::row_keys::UserKey;
 use cued::engine::EngineThread;
 use cued::engine::delivery::dispatcher::{
     DeliveryService, Dispatcher, DispatcherMode, requeue_interrupted,
@@ -94,7 +95,7 @@ impl WebhookClient for Receivers {
 }
 
 /// Executions of one cue.
-fn herd(fixture: &DeliveryFixture, user_key: i64, url: &str, count: usize) -> Vec<ExecutionId> {
+fn herd(fixture: &DeliveryFixture, user_key: UserKey, url: &str, count: usize) -> Vec<ExecutionId> {
     let cue = fixture.webhook_cue_of(user_key, url);
     (0..count).map(|_| fixture.due(cue)).collect()
 }
@@ -128,7 +129,7 @@ fn delivered(fixture: &DeliveryFixture) -> Vec<String> {
 fn accounts_take_turns_and_destinations_take_turns_within_an_account_oldest_first() {
     let fixture = DeliveryFixture::new(64);
     let cues = ["a", "b", "c"].map(|host| fixture.webhook_cue(&format!("https://{host}.example/")));
-    let other = fixture.webhook_cue_of(2, "https://d.example/");
+    let other = fixture.webhook_cue_of(UserKey::new(2), "https://d.example/");
     fixture.sql("UPDATE cues SET destination_hash = key * 10");
     for cue in [cues[0], cues[0], cues[0], cues[1], cues[2], cues[2], other, other] {
         fixture.due(cue);
@@ -154,9 +155,9 @@ fn the_next_pass_continues_after_the_last_destination() {
 fn one_account_with_many_executions_and_hosts_delays_no_other() {
     let fixture = DeliveryFixture::new(8);
     for host in 0..20 {
-        herd(&fixture, 2, &format!("https://{host}.example/"), 50);
+        herd(&fixture, UserKey::new(2), &format!("https://{host}.example/"), 50);
     }
-    herd(&fixture, 3, "https://victim.example/", 5);
+    herd(&fixture, UserKey::new(3), "https://victim.example/", 5);
     let last = delivered(&fixture).iter().rposition(|url| url.contains("victim")).unwrap();
     assert!(last < 120, "{last}");
 }
@@ -188,7 +189,7 @@ fn runs_that_fall_due_now_are_sent_before_those_of_an_outage() {
 fn a_herd_arrives_completely_and_once_in_the_order_of_its_creation() {
     for threads in [1, 64] {
         let fixture = DeliveryFixture::new(threads);
-        let executions = herd(&fixture, 1, HERD, 1_000);
+        let executions = herd(&fixture, UserKey::new(1), HERD, 1_000);
         let (receivers, delivery) = Receivers::start(&fixture, usize::MAX, false);
         until_all(&fixture, "success", executions.len());
         delivery.stop(&fixture.app.notifiers.send);
@@ -205,10 +206,10 @@ fn a_herd_arrives_completely_and_once_in_the_order_of_its_creation() {
 #[test]
 fn a_hanging_receiver_does_not_delay_another() {
     let fixture = DeliveryFixture::new(16);
-    herd(&fixture, 1, "https://hang.example/", 100);
+    herd(&fixture, UserKey::new(1), "https://hang.example/", 100);
     let (receivers, delivery) = Receivers::start(&fixture, 0, false);
     receivers.until_held(2);
-    herd(&fixture, 1, "https://quick.example/", 200);
+    herd(&fixture, UserKey::new(1), "https://quick.example/", 200);
     until_all(&fixture, "success", 200);
     assert_eq!(receivers.sent("https://hang.example/"), 2, "an eighth of the threads");
     receivers.open();
@@ -219,10 +220,10 @@ fn a_hanging_receiver_does_not_delay_another() {
 #[test]
 fn a_host_that_begins_to_hang_amid_a_herd_delays_no_other() {
     let fixture = DeliveryFixture::new(64);
-    let executions = herd(&fixture, 1, HERD, 1_000);
+    let executions = herd(&fixture, UserKey::new(1), HERD, 1_000);
     let (receivers, delivery) = Receivers::start(&fixture, 300, false);
     receivers.until_held(1);
-    for user_key in [1, 2] {
+    for user_key in [1, 2].map(UserKey::new) {
         herd(&fixture, user_key, "https://quick.example/", 100);
     }
     until_all(&fixture, "success", 300 + 200);
@@ -239,7 +240,7 @@ fn a_host_that_begins_to_hang_amid_a_herd_delays_no_other() {
 fn a_host_that_times_out_gets_one_attempt_at_a_time_until_it_answers() {
     let fixture = DeliveryFixture::new(64);
     let mut dispatcher = Dispatcher::new(64);
-    herd(&fixture, 1, HERD, 100);
+    herd(&fixture, UserKey::new(1), HERD, 100);
     let timeout = || Err(DeliveryError::Timeout { within: Duration::from_secs(30), status: None });
     let mut pass = |answers: &dyn Fn() -> Result<WebhookResponse, DeliveryError>| {
         let claimed = fixture.claim_deliveries(&mut dispatcher);
@@ -255,7 +256,7 @@ fn a_host_that_times_out_gets_one_attempt_at_a_time_until_it_answers() {
 #[test]
 fn a_herd_whose_host_begins_to_time_out_is_tried_once_and_repeated_later() {
     let fixture = DeliveryFixture::new(64);
-    let executions = herd(&fixture, 1, HERD, 400);
+    let executions = herd(&fixture, UserKey::new(1), HERD, 400);
     let (receivers, delivery) = Receivers::start(&fixture, 200, true);
     until_all(&fixture, "retrying", 200);
     delivery.stop(&fixture.app.notifiers.send);
@@ -266,7 +267,7 @@ fn a_herd_whose_host_begins_to_time_out_is_tried_once_and_repeated_later() {
 /// A new account gets its deliveries although `accounts` others have `hosts` hosts each that do not answer.
 fn deliver_beside(accounts: i64, hosts: usize) {
     let fixture = DeliveryFixture::new(64);
-    for user_key in 2..2 + accounts {
+    for user_key in (2..2 + accounts).map(UserKey::new) {
         for host in 0..hosts {
             herd(&fixture, user_key, &format!("https://hang{user_key}-{host}.example/"), 2);
         }
@@ -296,7 +297,7 @@ fn accounts_whose_hosts_hang_delay_no_other_account() {
 #[test]
 fn large_payloads_under_way_are_bounded_and_hold_up_no_small_one() {
     let fixture = DeliveryFixture::new(64);
-    for user_key in 2..10 {
+    for user_key in (2..10).map(UserKey::new) {
         let cue = fixture.webhook_cue_of(user_key, &format!("https://hang{user_key}.example/"));
         fixture.sql(&format!(
             "INSERT INTO payloads (cue_key, is_single_use, body) VALUES ({cue}, 0, hex(zeroblob(1500000)));
@@ -306,7 +307,7 @@ fn large_payloads_under_way_are_bounded_and_hold_up_no_small_one() {
     }
     let (receivers, delivery) = Receivers::start(&fixture, 0, false);
     receivers.until_held(4);
-    herd(&fixture, 1, "https://small.example/", 100);
+    herd(&fixture, UserKey::new(1), "https://small.example/", 100);
     until_all(&fixture, "success", 100);
     let (held, bytes) = receivers.read(|state| (state.held, state.held_bytes));
     assert!(held >= 4 && bytes <= MAX_BYTES, "{held} bodies of {bytes} bytes");
@@ -318,7 +319,7 @@ fn large_payloads_under_way_are_bounded_and_hold_up_no_small_one() {
 #[test]
 fn claims_that_are_not_committed_take_nothing_from_the_next_ones() {
     let fixture = DeliveryFixture::new(64);
-    let executions = herd(&fixture, 1, HERD, 8);
+    let executions = herd(&fixture, UserKey::new(1), HERD, 8);
     let mut dispatcher = Dispatcher::new(64);
     let fails = fixture.refuse_commits();
     for _ in 0..3 {
@@ -333,13 +334,13 @@ fn claims_that_are_not_committed_take_nothing_from_the_next_ones() {
 #[test]
 fn a_stop_claims_nothing_more_and_loses_nothing() {
     let fixture = DeliveryFixture::new(16);
-    let executions = herd(&fixture, 1, HERD, 500);
+    let executions = herd(&fixture, UserKey::new(1), HERD, 500);
     let (receivers, delivery) = Receivers::start(&fixture, 100, false);
     receivers.until_held(1);
     std::thread::scope(|scope| {
         let stopping = scope.spawn(|| delivery.stop(&fixture.app.notifiers.send));
         // The other attempts are still held, and what is due now waits for the next start.
-        herd(&fixture, 1, HERD, 400);
+        herd(&fixture, UserKey::new(1), HERD, 400);
         receivers.open();
         stopping.join().unwrap();
     });

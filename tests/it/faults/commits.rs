@@ -13,6 +13,7 @@ use cued::domain::cue_fields::Policies;
 use cued::domain::execution::RetryPolicy;
 use cued::domain::execution::outcome::{OutcomeReport, VerificationMode};
 use cued::domain::notification::NotificationKind;
+use cued::domain::row_keys::UserKey;
 use cued::domain::schedule::{CatchUp, Schedule};
 use cued::domain::webhook::callback::{Callback, Method};
 use cued::engine::delivery::attempt::deliver;
@@ -129,7 +130,8 @@ impl Trial {
                     warning: None,
                 };
                 change(&mut new);
-                let (cue, payload) = new.into_cue(format!("cue_{number:012}"), 1, now)?;
+                let (cue, payload) =
+                    new.into_cue(format!("cue_{number:012}"), UserKey::new(1), now)?;
                 cues::insert(tx, cue, payload.as_ref())
             });
             stored.wait()
@@ -152,7 +154,8 @@ impl Trial {
                 // It falls due while the cue is failing.
                 remind_after_seconds: 900,
             };
-            service::channels::create(&trial.fixture.app, 1, new).and_then(Pending::wait)
+            service::channels::create(&trial.fixture.app, UserKey::new(1), new)
+                .and_then(Pending::wait)
         });
     }
 
@@ -227,14 +230,15 @@ impl Trial {
     }
 
     fn work(&mut self, reports: bool) {
-        let claimed =
-            self.insist(|trial| claim_next(&trial.fixture.app, 1, None, "w".to_owned()).wait());
+        let claimed = self.insist(|trial| {
+            claim_next(&trial.fixture.app, UserKey::new(1), None, "w".to_owned()).wait()
+        });
         if reports {
             // The failed write was not recorded, so the repetition is not a duplicate.
             self.insist(|trial| {
                 report(
                     &trial.fixture.app,
-                    1,
+                    UserKey::new(1),
                     claimed.id,
                     OutcomeReport { success: true, ..OutcomeReport::default() },
                 )

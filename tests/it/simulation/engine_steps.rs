@@ -3,6 +3,7 @@
 use std::mem::take;
 
 use Expected::{Done, Refused};
+use cued::domain::row_keys::UserKey;
 use cued::domain::webhook::delivery::AttemptRef;
 use cued::engine::delivery::attempt::FinishedAttempt;
 use cued::engine::delivery::dispatcher::{DispatcherMode, promote_batch};
@@ -383,7 +384,8 @@ impl Simulation {
         let is_pro = !self.model.accounts[user].is_pro;
         let plan = if is_pro { "pro" } else { "free" };
         let app = self.machine.app().clone();
-        let (key, limits) = (self.model.accounts[user].key, app.config.plans.limits(plan));
+        let key = UserKey::new(self.model.accounts[user].key);
+        let limits = app.config.plans.limits(plan);
         let firer = cued::service::fire::CueFirer::new(&app, app.clock.now());
         let change = app.store.write(move |tx| change_plan(tx, key, plan, limits, &firer));
         let paused = match change.wait() {

@@ -5,6 +5,7 @@ use cued::domain::account::plan::Plans;
 use cued::domain::account::stats::{KEPT_FOR, hour_of};
 use cued::domain::account::user::{Caller, Credential, RegistrationPolicy};
 use cued::domain::api_error::ErrorCode;
+use cued::domain::row_keys::UserKey;
 use cued::engine::delivery::dispatcher::promote_batch;
 use cued::engine::scheduler::reaper::Cleanup;
 use cued::engine::webhook_client::WebhookResponse;
@@ -316,8 +317,13 @@ fn an_execution_keeps_ten_bounded_attempts_which_are_deleted_with_it() {
     let (count, oldest, bytes) = rows(&fixture);
     assert_eq!((count, oldest), (10, 4));
     assert!(bytes <= 2_000 + 1_024 + 100, "a row has {bytes} bytes of text");
-    let list =
-        fixture.app.store.read(move |read| attempts::list(read, 1, id)).wait().unwrap().unwrap();
+    let list = fixture
+        .app
+        .store
+        .read(move |read| attempts::list(read, UserKey::new(1), id))
+        .wait()
+        .unwrap()
+        .unwrap();
     assert_eq!(list.iter().map(|it| it.number).collect::<Vec<_>>(), (4..=14).collect::<Vec<_>>());
     let key: i64 = fixture.field(id, "key");
     assert_eq!(fixture.write(move |tx| retention::delete_executions(tx, &[key]).unwrap()), 1);

@@ -7,6 +7,7 @@ use cued::app::App;
 use cued::clock::Clock;
 use cued::config::Config;
 use cued::domain::cue::Cue;
+use cued::domain::row_keys::UserKey;
 use cued::engine::scheduler::reaper::release_expired_claims;
 use cued::engine::scheduler::retention_sweeper::{RetentionSweeper, SweepOutcome};
 use cued::error::Error;
@@ -509,7 +510,9 @@ fn queued_deliveries_of_a_deleted_cue_are_not_sent() {
     let cue = fixture.webhook_cue("https://example.com/");
     fixture.sql("UPDATE users SET active_cues = 1");
     fixture.due_times(cue, 300);
-    assert!(fixture.write(|tx| retention::delete_cue(tx, 1, "cue_100000000000").unwrap()));
+    assert!(
+        fixture.write(|tx| retention::delete_cue(tx, UserKey::new(1), "cue_100000000000").unwrap())
+    );
     let webhook_client = delivery_fixture::RecordingClient::default();
     assert!(fixture.deliver(&webhook_client) > 0, "some rows are left");
     assert_eq!(webhook_client.requests(), []);

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use cued::domain::account::credentials::Email;
 use cued::domain::api_error::ErrorCode;
+use cued::domain::row_keys::UserKey;
 use cued::error::{Error, Result};
 use cued::service::accounts;
 use cued::store::{Pending, ReadTx, Store, WakeSet, WriteTx};
@@ -347,8 +348,9 @@ fn users_take_turns_and_the_writes_of_each_stay_in_order() {
     let (store, _folder) = open_store();
     let count = Arc::default();
     let go_on = hold_the_writer(&store);
-    let busy: Vec<_> = (0..500).map(|_| store.write_for(1, counted(&count))).collect();
-    let other = store.write_for(2, counted(&count));
+    let busy: Vec<_> =
+        (0..500).map(|_| store.write_for(UserKey::new(1), counted(&count))).collect();
+    let other = store.write_for(UserKey::new(2), counted(&count));
     let nobody = store.write(counted(&count));
     go_on.wait();
     assert_eq!(
@@ -370,8 +372,8 @@ fn users_take_turns_when_they_change_their_keys() {
     }
     let go_on = hold_the_writer(&store);
     let create = |user| accounts::create_key(&store, user, "key".to_owned(), None, now).unwrap();
-    let mut writes: Vec<_> = (0..50).map(|_| create(1)).collect();
-    writes.push(create(2));
+    let mut writes: Vec<_> = (0..50).map(|_| create(UserKey::new(1))).collect();
+    writes.push(create(UserKey::new(2)));
     go_on.wait();
     wait_all(writes);
     let before = "SELECT count(*) FROM api_keys WHERE user_key = 1 AND name = 'key'

@@ -8,6 +8,7 @@ use cued::clock::Clock;
 use cued::domain::cue_fields::Policies;
 use cued::domain::execution::{NewExecution, Trigger};
 use cued::domain::ids::ExecutionId;
+use cued::domain::row_keys::UserKey;
 use cued::domain::webhook::callback::destination_hash;
 use cued::engine::delivery::attempt::{FinishedAttempt, deliver};
 use cued::engine::delivery::dispatcher::{Dispatcher, DispatcherMode};
@@ -51,11 +52,11 @@ impl DeliveryFixture {
 
     /// A recurring webhook cue of the first user, with the default retries.
     pub fn webhook_cue(&self, url: &str) -> i64 {
-        self.webhook_cue_of(1, url)
+        self.webhook_cue_of(UserKey::new(1), url)
     }
 
     /// The same of the user in row `user_key`, who is created if there is none.
-    pub fn webhook_cue_of(&self, user_key: i64, url: &str) -> i64 {
+    pub fn webhook_cue_of(&self, user_key: UserKey, url: &str) -> i64 {
         let insert = format!(
             "INSERT OR IGNORE INTO users (key, id, email, plan, webhook_secret, alert_webhook_secret, active_cues, created_at)
              VALUES ({user_key}, '{user_key}', '{user_key}@example.com', 'free', '{SECRET}', '{SECRET}', 0, 0)"
@@ -92,7 +93,7 @@ impl DeliveryFixture {
         let now = self.now();
         let id = self.app.ids.next(now).unwrap();
         self.write(move |tx| {
-            let (destination, payload_key, user_key): (Option<i64>, Option<i64>, i64) = tx
+            let (destination, payload_key, user_key): (Option<i64>, Option<i64>, UserKey) = tx
                 .query_row(
                     "SELECT destination_hash, payload_key, user_key FROM cues WHERE key = ?1",
                     [cue_key],

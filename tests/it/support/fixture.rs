@@ -13,6 +13,7 @@ use cued::domain::cue_fields::Policies;
 use cued::domain::execution::outcome::{OutcomeReport, VerificationMode};
 use cued::domain::execution::{NewExecution, RetryPolicy, Trigger};
 use cued::domain::ids::{CueId, ExecutionId};
+use cued::domain::row_keys::UserKey;
 use cued::domain::schedule::{CatchUp, Schedule};
 use cued::error::{Error, Result};
 use cued::random;
@@ -132,17 +133,17 @@ impl Fixture {
     }
 
     /// A new user; returns the key of its row.
-    pub fn user(&self, name: &'static str) -> i64 {
+    pub fn user(&self, name: &'static str) -> UserKey {
         let insert = "INSERT INTO users (id, email, plan, webhook_secret, alert_webhook_secret, active_cues, created_at)
                       VALUES (?1, ?1, 'free', 'whsec_', 'whsec_', 0, 0)";
         self.write(move |tx| {
             tx.execute(insert, [name]).unwrap();
-            tx.last_insert_rowid()
+            UserKey::new(tx.last_insert_rowid())
         })
     }
 
     /// A worker cue that runs every hour, unless `change` says otherwise.
-    pub fn worker_cue(&self, user_key: i64, change: impl FnOnce(&mut NewCue)) -> Cue {
+    pub fn worker_cue(&self, user_key: UserKey, change: impl FnOnce(&mut NewCue)) -> Cue {
         let mut new = NewCue {
             slug: None,
             name: "resize images".to_owned(),
@@ -211,7 +212,7 @@ impl Fixture {
         }
     }
 
-    pub fn execution(&self, user_key: i64, id: ExecutionId) -> ExecutionDetails {
+    pub fn execution(&self, user_key: UserKey, id: ExecutionId) -> ExecutionDetails {
         self.app
             .store
             .read(move |read| executions::find(read, user_key, id))
@@ -226,7 +227,7 @@ impl Fixture {
 
     pub fn claimable(
         &self,
-        user: i64,
+        user: UserKey,
         task: Option<&str>,
         agent: Option<&str>,
         limit: u32,
@@ -241,15 +242,15 @@ impl Fixture {
     }
 
     /// Claims an execution; returns the number of the attempt.
-    pub fn claim(&self, user: i64, id: ExecutionId, worker: &str) -> u32 {
+    pub fn claim(&self, user: UserKey, id: ExecutionId, worker: &str) -> u32 {
         claim(&self.app, user, id, worker.to_owned()).wait().unwrap().attempt
     }
 
-    pub fn report(&self, user: i64, id: ExecutionId, success: bool) -> Result<RecordedOutcome> {
+    pub fn report(&self, user: UserKey, id: ExecutionId, success: bool) -> Result<RecordedOutcome> {
         report(&self.app, user, id, OutcomeReport { success, ..OutcomeReport::default() }).wait()
     }
 
-    pub fn heartbeat(&self, user: i64, worker: &str) {
+    pub fn heartbeat(&self, user: UserKey, worker: &str) {
         workers::record_heartbeat(&self.app, user, worker.to_owned(), r#"["resize"]"#.to_owned())
             .wait()
             .unwrap();

@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 
 use cued::domain::notification::NotificationKind;
 use cued::domain::notification::alert::NewAlert;
+use cued::domain::row_keys::UserKey;
 use cued::domain::webhook::signature::{SigningSecrets, signature_v1, standard_signature};
 use cued::engine::delivery::dispatcher::DispatcherMode;
 use cued::engine::notifications::{
@@ -357,7 +358,7 @@ fn verification_raises_alerts_and_the_newest_thousand_are_kept() {
     let raise = |reason: &'static str| {
         let now = fixture.app.clock.now();
         fixture.write(move |tx| {
-            let execution = executions::find(tx, 1, id).unwrap().unwrap().execution;
+            let execution = executions::find(tx, UserKey::new(1), id).unwrap().unwrap().execution;
             let alert = NewAlert::VerificationFailed { reason: reason.to_owned() };
             cued::service::notify::raise_alert(tx, execution.key, &alert, now).unwrap()
         })

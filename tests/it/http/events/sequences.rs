@@ -9,6 +9,7 @@ use cued::domain::api_error::ErrorCode;
 use cued::domain::notification::event::{
     Event, EventFilter, EventSink, EventType, PendingEvent, burst_data,
 };
+use cued::domain::row_keys::UserKey;
 use cued::error::Error;
 use cued::events::{EventId, EventStream, Events, ResetReason, StreamEvent, StreamStart};
 
@@ -305,14 +306,14 @@ fn a_hold_and_its_end_are_events_for_everybody() {
 }
 
 const HOME: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
-const ADA: i64 = 1;
-const EVE: i64 = 2;
+const ADA: UserKey = UserKey::new(1);
+const EVE: UserKey = UserKey::new(2);
 
 fn events() -> Arc<Events> {
     Arc::new(Events::new(64).unwrap())
 }
 
-fn event(user_key: i64, number: usize) -> PendingEvent {
+fn event(user_key: UserKey, number: usize) -> PendingEvent {
     PendingEvent::Event(Event::new(EventType::CueUpdated, user_key, None, &json!({"n": number})))
 }
 
