@@ -32,3 +32,6 @@ macro_rules! row_keys {
 }
 
 row_keys!(UserKey);
+
+pub type CueKey = i64;
+pub type ExecutionKey = i64;

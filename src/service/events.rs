@@ -8,7 +8,7 @@ use crate::domain::cue::CueStatus;
 use crate::domain::execution::worker::HeartbeatStatus;
 use crate::domain::notification::alert::Alert;
 use crate::domain::notification::event::{Event, EventType};
-use crate::domain::row_keys::UserKey;
+use crate::domain::row_keys::{CueKey, ExecutionKey, UserKey};
 use crate::domain::schedule::Occurrences;
 use crate::domain::schedule::catch_up::MissReason;
 use crate::domain::time::instant;
@@ -20,7 +20,7 @@ pub fn execution(
     tx: &WriteTx<'_>,
     event_type: EventType,
     user_key: UserKey,
-    key: i64,
+    key: ExecutionKey,
     at: Timestamp,
 ) {
     tx.emit(user_key, event_type, || {
@@ -32,7 +32,13 @@ pub fn execution(
 }
 
 /// The worker has lost its claim on the execution in row `key`, which may have forgotten it.
-pub fn claim_lost(tx: &WriteTx<'_>, user_key: UserKey, key: i64, worker_id: &str, at: Timestamp) {
+pub fn claim_lost(
+    tx: &WriteTx<'_>,
+    user_key: UserKey,
+    key: ExecutionKey,
+    worker_id: &str,
+    at: Timestamp,
+) {
     tx.emit(user_key, EventType::ExecutionClaimLost, || {
         let Some((mut data, tags)) = event_data::execution(tx, key, at)? else { return Ok(None) };
         data.worker_id = Some(worker_id.to_owned());
@@ -41,7 +47,7 @@ pub fn claim_lost(tx: &WriteTx<'_>, user_key: UserKey, key: i64, worker_id: &str
     });
 }
 
-pub fn cue(tx: &WriteTx<'_>, event_type: EventType, user_key: UserKey, key: i64, at: Timestamp) {
+pub fn cue(tx: &WriteTx<'_>, event_type: EventType, user_key: UserKey, key: CueKey, at: Timestamp) {
     tx.emit(user_key, event_type, || {
         let found = event_data::cue(tx, key, at)?;
         Ok(found.map(|(data, tags)| {
@@ -50,7 +56,7 @@ pub fn cue(tx: &WriteTx<'_>, event_type: EventType, user_key: UserKey, key: i64,
     });
 }
 
-pub fn cue_of(tx: &WriteTx<'_>, event_type: EventType, key: i64, at: Timestamp) -> Result<()> {
+pub fn cue_of(tx: &WriteTx<'_>, event_type: EventType, key: CueKey, at: Timestamp) -> Result<()> {
     if tx.is_watched()
         && let Some(user_key) = event_data::user_of_cue(tx, key)?
     {
@@ -63,7 +69,7 @@ pub fn cue_changed(
     tx: &WriteTx<'_>,
     (before, after): (CueStatus, CueStatus),
     user_key: UserKey,
-    key: i64,
+    key: CueKey,
     at: Timestamp,
 ) {
     let event_type = match after {
@@ -89,7 +95,7 @@ pub fn cue_deleted(tx: &WriteTx<'_>, user_key: UserKey, cue_id: &str, at: Timest
 pub fn missed(
     tx: &WriteTx<'_>,
     user_key: UserKey,
-    key: i64,
+    key: CueKey,
     missed: Occurrences,
     reason: MissReason,
     at: Timestamp,

@@ -11,7 +11,7 @@ use crate::domain::execution::outcome::{
 use crate::domain::execution::{lease_from, may_claim, may_extend};
 use crate::domain::ids::ExecutionId;
 use crate::domain::notification::event::EventType;
-use crate::domain::row_keys::UserKey;
+use crate::domain::row_keys::{CueKey, UserKey};
 use crate::error::{Error, Result};
 use crate::service::deadlines::fail_expired;
 use crate::service::events;
@@ -29,7 +29,7 @@ pub struct ClaimedExecution {
     pub cue_name: String,
     pub scheduled_for: Timestamp,
     pub attempt: u32,
-    pub cue_key: i64,
+    pub cue_key: CueKey,
     pub payload_key: Option<i64>,
 }
 

@@ -15,7 +15,7 @@ use crate::domain::execution::{
 };
 use crate::domain::notification::alert::{AlertType, NewAlert};
 use crate::domain::notification::event::EventType;
-use crate::domain::row_keys::UserKey;
+use crate::domain::row_keys::{CueKey, ExecutionKey, UserKey};
 use crate::domain::schedule::catch_up::MissReason;
 use crate::domain::time::just_before;
 use crate::domain::webhook::delivery::AttemptRef;
@@ -32,9 +32,9 @@ use crate::store::{WakeSet, WriteTx};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FinishedExecution {
-    pub key: i64,
+    pub key: ExecutionKey,
     pub user_key: UserKey,
-    pub cue_key: i64,
+    pub cue_key: CueKey,
     pub scheduled_for: Timestamp,
     /// True if the schedule created it. A manual run does not end a `once` cue.
     pub by_schedule: bool,
@@ -125,7 +125,7 @@ fn count_end(tx: &WriteTx<'_>, finished: &FinishedExecution, now: Timestamp) {
 }
 
 /// Lengthens the failure streak, raises or changes its alert, and applies `on_failure`. Does nothing for a disabled user.
-fn after_failure(tx: &WriteTx<'_>, key: i64, firer: &CueFirer) -> Result<()> {
+fn after_failure(tx: &WriteTx<'_>, key: ExecutionKey, firer: &CueFirer) -> Result<()> {
     let now = firer.now();
     let Some(failed) = outbox::find_failed(tx, key)? else { return Ok(()) };
     let cue_key = failed.subject.cue_key;
@@ -140,7 +140,7 @@ fn after_failure(tx: &WriteTx<'_>, key: i64, firer: &CueFirer) -> Result<()> {
 /// The delivery was no failure, so that no streak grows.
 pub(super) fn on_missing_outcome(
     tx: &WriteTx<'_>,
-    key: i64,
+    key: ExecutionKey,
     deadline_seconds: u32,
     firer: &CueFirer,
 ) -> Result<()> {
@@ -181,7 +181,7 @@ fn apply_on_failure(
 }
 
 /// Pauses the cue in row `cue_key`. A run that is due fires first; runs that cannot be fired are recorded as missed.
-pub(super) fn pause(tx: &WriteTx<'_>, cue_key: i64, firer: &CueFirer) -> Result<()> {
+pub(super) fn pause(tx: &WriteTx<'_>, cue_key: CueKey, firer: &CueFirer) -> Result<()> {
     let Some(mut cue) = cues::find_by_key(tx, cue_key)? else { return Ok(()) };
     if firer.fire_overdue(tx, &cue)? > 0
         && let Some(fired) = cues::find_by_key(tx, cue_key)?

@@ -13,7 +13,7 @@ use crate::domain::cue::{Cue, CueStatus, ScheduleSpec, after_only_run};
 use crate::domain::execution::{NewExecution, Trigger};
 use crate::domain::ids::ExecutionId;
 use crate::domain::notification::event::EventType;
-use crate::domain::row_keys::UserKey;
+use crate::domain::row_keys::{CueKey, UserKey};
 use crate::domain::schedule::catch_up::{
     CaughtUp, FirePlan, MissReason, Outage, fire_plan, outage_at,
 };
@@ -110,7 +110,7 @@ impl CueFirer {
         &self,
         tx: &WriteTx<'_>,
         outage: Outage,
-        turns: &[i64],
+        turns: &[CueKey],
         limit: usize,
     ) -> Result<FireSummary> {
         let mut due = match turns {
@@ -324,7 +324,7 @@ pub fn enqueue(tx: &WriteTx<'_>, new: &NewExecution) -> Result<()> {
 pub fn queue_retention_if_due(
     tx: &WriteTx<'_>,
     retention: &Retention,
-    cue_key: i64,
+    cue_key: CueKey,
     before: i64,
     runs: usize,
 ) -> Result<()> {
@@ -395,7 +395,7 @@ fn new_execution(
 /// Ends a `once` cue (contract §4.2) after its only scheduled execution. Leaves every other cue unchanged.
 pub(super) fn end_once_cue(
     tx: &WriteTx<'_>,
-    cue_key: i64,
+    cue_key: CueKey,
     scheduled_for: Timestamp,
     success: bool,
     now: Timestamp,

@@ -19,7 +19,7 @@ use crate::domain::notification::{
     BACKLOG_CLEARED, Credential, FailureReport, MAX_MAILS, MAX_WAITING, MAX_WITH_REPLACEMENTS,
     NotificationKind, RATE_WINDOW, StoredMail, notification_id, suppressed_until, truncated,
 };
-use crate::domain::row_keys::UserKey;
+use crate::domain::row_keys::{CueKey, ExecutionKey, UserKey};
 use crate::domain::schedule::catch_up::{CaughtUp, Outage};
 use crate::domain::time::{instant, saturating_add, saturating_sub};
 use crate::domain::webhook::canonical_json::canonical;
@@ -197,7 +197,7 @@ const CATCH_UP_QUIET: SignedDuration = SignedDuration::from_secs(60);
 /// Returns `false` if the cue has a recent alert of this type or the user is disabled.
 pub fn raise_alert(
     tx: &WriteTx<'_>,
-    execution_key: i64,
+    execution_key: ExecutionKey,
     alert: &NewAlert,
     now: Timestamp,
 ) -> Result<bool> {
@@ -212,7 +212,7 @@ const TOLD_FOR: SignedDuration = SignedDuration::from_hours(23);
 /// Returns whether a failure of the cue in this row was told within [`TOLD_FOR`].
 pub(super) fn is_told(
     tx: &WriteTx<'_>,
-    cue_key: i64,
+    cue_key: CueKey,
     channel_key: i64,
     now: Timestamp,
 ) -> Result<bool> {
@@ -380,7 +380,7 @@ fn insert_account_alert(
 
 fn insert_alert(
     tx: &WriteTx<'_>,
-    (user_key, cue_key): (UserKey, Option<i64>),
+    (user_key, cue_key): (UserKey, Option<CueKey>),
     alert: &Alert,
     url: Option<String>,
     (now, due_at): (Timestamp, Option<Timestamp>),

@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 
 use crate::domain::cue_fields::Overlap;
+use crate::domain::row_keys::{CueKey, ExecutionKey};
 use crate::domain::schedule::Occurrences;
 use crate::domain::schedule::catch_up::FirePlan;
 use crate::error::Result;
@@ -40,12 +41,12 @@ pub fn must_wait(tx: &WriteTx<'_>, cue: &DueCue, now: Timestamp) -> Result<bool>
 }
 
 /// After the end of an execution: the one that waits for it starts.
-pub fn after_end(tx: &WriteTx<'_>, key: i64, now: Timestamp) -> Result<()> {
+pub fn after_end(tx: &WriteTx<'_>, key: ExecutionKey, now: Timestamp) -> Result<()> {
     policies::end(tx, key)?.map_or(Ok(()), |cue_key| start_waiting_if_free(tx, cue_key, now))
 }
 
 /// The cue no longer holds up its runs.
-pub fn start_waiting(tx: &WriteTx<'_>, cue_key: i64, now: Timestamp) -> Result<()> {
+pub fn start_waiting(tx: &WriteTx<'_>, cue_key: CueKey, now: Timestamp) -> Result<()> {
     while let Some(key) = policies::buffered(tx, cue_key)? {
         delivery_queue::release(tx, key, now)?;
     }
@@ -54,7 +55,7 @@ pub fn start_waiting(tx: &WriteTx<'_>, cue_key: i64, now: Timestamp) -> Result<(
 
 /// Call it after the end of an execution and after a lost claim, which frees the way: the one that waits starts, and
 /// those that have lost their claims wait for its end, so that no two workers hold runs of the cue.
-pub fn start_waiting_if_free(tx: &WriteTx<'_>, cue_key: i64, now: Timestamp) -> Result<()> {
+pub fn start_waiting_if_free(tx: &WriteTx<'_>, cue_key: CueKey, now: Timestamp) -> Result<()> {
     if policies::is_running(tx, cue_key, now)? {
         return Ok(());
     }

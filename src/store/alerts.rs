@@ -5,7 +5,7 @@ use rusqlite::params;
 
 use crate::domain::ids::ExecutionId;
 use crate::domain::notification::alert::{Alert, AlertType};
-use crate::domain::row_keys::UserKey;
+use crate::domain::row_keys::{CueKey, ExecutionKey, UserKey};
 use crate::error::Result;
 use crate::store::db::columns::{millis, row};
 use crate::store::{ReadTx, WriteTx};
@@ -21,7 +21,7 @@ row! { subject_columns, "e.",
 #[derive(Debug, Clone)]
 pub struct AlertSubject {
     pub user_key: UserKey,
-    pub cue_key: i64,
+    pub cue_key: CueKey,
     pub cue_id: String = "c.id",
     pub cue_name: String = "c.name",
     pub execution_id: ExecutionId = "e.id",
@@ -93,12 +93,12 @@ pub fn update_catch_up(tx: &WriteTx<'_>, user_key: UserKey, alert: &Alert) -> Re
 }
 
 /// The newest alert about failures of the cue in a row that was raised since then.
-pub fn find_streak(read: &ReadTx<'_>, cue_key: i64, since: Timestamp) -> Result<Option<Alert>> {
+pub fn find_streak(read: &ReadTx<'_>, cue_key: CueKey, since: Timestamp) -> Result<Option<Alert>> {
     read.find(FIND_STREAK, params![cue_key, millis(since)])
 }
 
 /// Changes an alert about failures of the cue in a row.
-pub fn update_streak(tx: &WriteTx<'_>, cue_key: i64, alert: &Alert) -> Result<()> {
+pub fn update_streak(tx: &WriteTx<'_>, cue_key: CueKey, alert: &Alert) -> Result<()> {
     let execution_id = alert.execution_id.as_ref().map(ExecutionId::bytes);
     let metadata = alert.metadata.to_string();
     tx.run(
@@ -111,13 +111,16 @@ pub fn alert_url(read: &ReadTx<'_>, user_key: UserKey) -> Result<Option<String>>
     read.find(ALERT_URL, [user_key])
 }
 
-pub fn find_subject(read: &ReadTx<'_>, execution_key: i64) -> Result<Option<AlertSubject>> {
+pub fn find_subject(
+    read: &ReadTx<'_>,
+    execution_key: ExecutionKey,
+) -> Result<Option<AlertSubject>> {
     read.find(SUBJECT, [execution_key])
 }
 
 pub fn exists_since(
     read: &ReadTx<'_>,
-    cue_key: i64,
+    cue_key: CueKey,
     alert_type: AlertType,
     since: Timestamp,
 ) -> Result<bool> {
@@ -127,7 +130,7 @@ pub fn exists_since(
 /// The time of the cue's newest alert of this type. A later time than `until` does not count: the clock was set back.
 pub fn newest_of_cue(
     read: &ReadTx<'_>,
-    cue_key: i64,
+    cue_key: CueKey,
     alert_type: AlertType,
     until: Timestamp,
 ) -> Result<Option<Timestamp>> {
@@ -150,7 +153,7 @@ pub fn has_more_since(
 pub fn insert(
     tx: &WriteTx<'_>,
     user_key: UserKey,
-    cue_key: Option<i64>,
+    cue_key: Option<CueKey>,
     alert: &Alert,
 ) -> Result<()> {
     tx.run(

@@ -8,7 +8,7 @@ use crate::domain::channel::message::{AttemptFailure, FailedRun, Message, Notice
 use crate::domain::channel::{Channel, ChannelEvents, NewChannel, Quiet, Settings, TROUBLED};
 use crate::domain::cue::tags::Tags;
 use crate::domain::ids::ExecutionId;
-use crate::domain::row_keys::UserKey;
+use crate::domain::row_keys::{CueKey, ExecutionKey, UserKey};
 use crate::domain::webhook::callback::host_of;
 use crate::error::Result;
 use crate::store::db::columns::{FromRow, RowReader, invalid_column, millis, row};
@@ -396,7 +396,7 @@ pub fn delete_told(tx: &WriteTx<'_>, user_key: UserKey) -> Result<()> {
 /// The cue in this row and its tags, for a message about `execution_id`.
 pub fn find_subject(
     read: &ReadTx<'_>,
-    cue_key: i64,
+    cue_key: CueKey,
     execution_id: Option<ExecutionId>,
 ) -> Result<Option<(Subject, Tags)>> {
     let found: Option<(String, String, String, Tags)> = read.find(SUBJECT, [cue_key])?;
@@ -406,14 +406,14 @@ pub fn find_subject(
     }))
 }
 
-pub fn execution_id(read: &ReadTx<'_>, key: i64) -> Result<Option<ExecutionId>> {
+pub fn execution_id(read: &ReadTx<'_>, key: ExecutionKey) -> Result<Option<ExecutionId>> {
     read.find("SELECT id FROM executions WHERE key = ?1", [key])
 }
 
 /// The failed execution in this row, the last of `streak`.
 pub fn find_failed_run(
     read: &ReadTx<'_>,
-    key: i64,
+    key: ExecutionKey,
     subject: Subject,
     streak: i64,
 ) -> Result<Option<FailedRun>> {
@@ -427,25 +427,25 @@ pub fn find_failed_run(
 }
 
 /// Lists the channels that have sent the current failures of the cue.
-pub fn list_told(read: &ReadTx<'_>, cue_key: i64) -> Result<Vec<i64>> {
+pub fn list_told(read: &ReadTx<'_>, cue_key: CueKey) -> Result<Vec<i64>> {
     read.all(LIST_TOLD, [cue_key])
 }
 
-pub fn told_at(read: &ReadTx<'_>, cue_key: i64, channel_key: i64) -> Result<Option<Timestamp>> {
-    read.find(TOLD_AT, [cue_key, channel_key])
+pub fn told_at(read: &ReadTx<'_>, cue_key: CueKey, channel_key: i64) -> Result<Option<Timestamp>> {
+    read.find(TOLD_AT, (cue_key, channel_key))
 }
 
 /// Records that the channel has sent the failures of the cue, if it is failing. 0 seconds mean no reminder.
 pub fn record_told(
     tx: &WriteTx<'_>,
-    (cue_key, channel_key): (i64, i64),
+    (cue_key, channel_key): (CueKey, i64),
     remind_after_seconds: u32,
     now: Timestamp,
 ) -> Result<()> {
     tx.run(RECORD_TOLD, params![cue_key, channel_key, millis(now), remind_after_seconds])
 }
 
-pub fn forget_told(tx: &WriteTx<'_>, cue_key: i64) -> Result<()> {
+pub fn forget_told(tx: &WriteTx<'_>, cue_key: CueKey) -> Result<()> {
     tx.run("DELETE FROM told_failures WHERE cue_key = ?1", [cue_key])
 }
 
@@ -457,7 +457,7 @@ pub fn forget_told_by(tx: &WriteTx<'_>, channel_key: i64) -> Result<()> {
 row! {
 #[derive(Debug, Clone)]
 pub struct DueReminder {
-    pub cue_key: i64,
+    pub cue_key: CueKey,
     pub user_key: UserKey,
     pub channel_key: i64,
     pub remind_after_seconds: u32,
@@ -465,7 +465,7 @@ pub struct DueReminder {
     pub is_active: bool,
     pub streak: Streak,
     /// The last execution that has failed.
-    pub last_key: i64,
+    pub last_key: ExecutionKey,
 } }
 
 pub fn next_reminder(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {

@@ -9,7 +9,7 @@ use crate::domain::execution::outcome::OutcomeState;
 use crate::domain::execution::{ExecutionStatus, Trigger};
 use crate::domain::ids::ExecutionId;
 use crate::domain::notification::event::{CueEvent, ExecutionEvent, message};
-use crate::domain::row_keys::UserKey;
+use crate::domain::row_keys::{CueKey, ExecutionKey, UserKey};
 use crate::domain::time::instant;
 use crate::error::Result;
 use crate::store::ReadTx;
@@ -34,7 +34,7 @@ const LAST_HEARTBEAT: &str =
 /// With the tags of its cue, as the others here.
 pub fn execution(
     read: &ReadTx<'_>,
-    key: i64,
+    key: ExecutionKey,
     at: Timestamp,
 ) -> Result<Option<(ExecutionEvent, Tags)>> {
     let mut find = read.prepare_cached(EXECUTION)?;
@@ -65,7 +65,7 @@ pub fn execution(
     Ok(found.optional()?)
 }
 
-pub fn cue(read: &ReadTx<'_>, key: i64, at: Timestamp) -> Result<Option<(CueEvent, Tags)>> {
+pub fn cue(read: &ReadTx<'_>, key: CueKey, at: Timestamp) -> Result<Option<(CueEvent, Tags)>> {
     let found: Option<(String, String, CueStatus, Option<Timestamp>, Tags)> =
         read.find(CUE, [key])?;
     Ok(found.map(|(cue_id, cue_name, status, next_run, tags)| {
@@ -74,7 +74,7 @@ pub fn cue(read: &ReadTx<'_>, key: i64, at: Timestamp) -> Result<Option<(CueEven
     }))
 }
 
-pub fn user_of_cue(read: &ReadTx<'_>, key: i64) -> Result<Option<UserKey>> {
+pub fn user_of_cue(read: &ReadTx<'_>, key: CueKey) -> Result<Option<UserKey>> {
     read.find(USER_OF_CUE, [key])
 }
 

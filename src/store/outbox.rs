@@ -9,7 +9,7 @@ use rusqlite::params;
 use crate::domain::channel::{ChannelType, Quiet, Settings};
 use crate::domain::execution::NextStep;
 use crate::domain::notification::NotificationKind;
-use crate::domain::row_keys::UserKey;
+use crate::domain::row_keys::{CueKey, ExecutionKey, UserKey};
 use crate::domain::webhook::callback::destination_hash;
 use crate::error::Result;
 use crate::store::alerts::{AlertSubject, subject_columns};
@@ -317,7 +317,7 @@ const DELETE_MAILS: &str = "DELETE FROM failure_mails WHERE user_key = ?1 AND cr
 const INSERT_MAIL: &str =
     "INSERT INTO failure_mails (user_key, created_at, suppressed) VALUES (?1, ?2, ?3)";
 
-pub fn find_failed(read: &ReadTx<'_>, key: i64) -> Result<Option<FailedExecution>> {
+pub fn find_failed(read: &ReadTx<'_>, key: ExecutionKey) -> Result<Option<FailedExecution>> {
     read.find(FIND_FAILED, [key])
 }
 
@@ -332,21 +332,21 @@ pub struct Streak {
 } }
 
 /// Returns the streak that has ended, if there was one.
-pub fn delete_streak(tx: &WriteTx<'_>, cue_key: i64) -> Result<Option<Streak>> {
+pub fn delete_streak(tx: &WriteTx<'_>, cue_key: CueKey) -> Result<Option<Streak>> {
     tx.find(DELETE_STREAK, [cue_key])
 }
 
 /// `key` is the execution that has failed.
 pub fn increment_streak(
     tx: &WriteTx<'_>,
-    cue_key: i64,
-    key: i64,
+    cue_key: CueKey,
+    key: ExecutionKey,
     now: Timestamp,
 ) -> Result<Streak> {
     tx.one(INCREMENT_STREAK, params![cue_key, millis(now), key])
 }
 
-pub fn announce_streak(tx: &WriteTx<'_>, cue_key: i64) -> Result<()> {
+pub fn announce_streak(tx: &WriteTx<'_>, cue_key: CueKey) -> Result<()> {
     tx.run(ANNOUNCE_STREAK, [cue_key])
 }
 

@@ -8,7 +8,7 @@ use crate::domain::account::user::{ACCOUNT_DISABLED, KEYS_REVOKED};
 use crate::domain::execution::CANCELLED;
 use crate::domain::execution::worker::{ACTIVE_FOR, DEAD_AFTER, NOT_CLAIMED};
 use crate::domain::ids::ExecutionId;
-use crate::domain::row_keys::UserKey;
+use crate::domain::row_keys::{CueKey, UserKey};
 use crate::domain::time::saturating_sub;
 use crate::error::Result;
 use crate::store::cues::due_cues::{MissedRuns, missed_columns};
@@ -71,7 +71,7 @@ const KEPT: &str = concat!(
 );
 
 /// And whether earlier executions of the span are no longer kept. The caller checks that the cue is the user's.
-pub fn cue_series(read: &ReadTx<'_>, cue_key: i64, grid: &Grid) -> Result<(Vec<Figures>, bool)> {
+pub fn cue_series(read: &ReadTx<'_>, cue_key: CueKey, grid: &Grid) -> Result<(Vec<Figures>, bool)> {
     let mut series = vec![Figures::default(); grid.len()];
     let (first, end) = grid.millis();
     let length = (end - first) / i64::try_from(grid.len()).unwrap_or(i64::MAX).max(1);
@@ -81,7 +81,7 @@ pub fn cue_series(read: &ReadTx<'_>, cue_key: i64, grid: &Grid) -> Result<(Vec<F
         params![cue_key, MAX_COUNTED, first, end, length, cancelled, unclaimed, disabled, revoked];
     let mut counted: Vec<(i64, Figures)> = read.all(ENDED, bounds)?;
     let missed: Vec<(i64, i64)> =
-        read.all(CUE_MISSED, [cue_key, MAX_INTERVALS, first, end, length])?;
+        read.all(CUE_MISSED, (cue_key, MAX_INTERVALS, first, end, length))?;
     let missed =
         missed.into_iter().map(|(place, missed)| (place, Figures { missed, ..Figures::default() }));
     counted.extend(missed);
@@ -93,9 +93,9 @@ pub fn cue_series(read: &ReadTx<'_>, cue_key: i64, grid: &Grid) -> Result<(Vec<F
     Ok((series, has_lost(read, cue_key, first)?))
 }
 
-fn has_lost(read: &ReadTx<'_>, cue_key: i64, first: i64) -> Result<bool> {
+fn has_lost(read: &ReadTx<'_>, cue_key: CueKey, first: i64) -> Result<bool> {
     let (kept, runs, oldest, run_count): (i64, i64, Option<i64>, Option<i64>) =
-        read.one(KEPT, [cue_key, MAX_COUNTED])?;
+        read.one(KEPT, (cue_key, MAX_COUNTED))?;
     let is_cut = kept >= MAX_COUNTED || run_count.is_some_and(|run_count| run_count > runs);
     Ok(is_cut && oldest.is_none_or(|oldest| oldest > first))
 }
@@ -304,7 +304,7 @@ pub fn overview(read: &ReadTx<'_>, user_key: UserKey, now: Timestamp) -> Result<
 }
 
 fn failing(read: &ReadTx<'_>, user_key: UserKey) -> Result<Vec<FailingCue>> {
-    let cues: Vec<(i64, String, String, i64)> =
+    let cues: Vec<(CueKey, String, String, i64)> =
         read.all(FAILING, params![user_key, MAX_FAILING])?;
     let with_last = cues.into_iter().map(|(key, cue_id, name, streak)| {
         let last = read.find(LAST_FAILED, params![key, MAX_NEWEST, CANCELLED])?;

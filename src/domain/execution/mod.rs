@@ -12,7 +12,7 @@ use crate::domain::execution::attempt::FailureCause;
 use crate::domain::execution::outcome::OutcomeState;
 use crate::domain::execution::worker::ACTIVE_FOR;
 use crate::domain::ids::ExecutionId;
-use crate::domain::row_keys::UserKey;
+use crate::domain::row_keys::{CueKey, ExecutionKey, UserKey};
 use crate::domain::text::word_enum;
 use crate::domain::time::saturating_add;
 
@@ -162,9 +162,9 @@ impl Execution {
 /// A stored execution (contract §5). Its payload and outcome have rows of their own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Execution {
-    pub key: i64,
+    pub key: ExecutionKey,
     pub id: ExecutionId,
-    pub cue_key: i64,
+    pub cue_key: CueKey,
     pub user_key: UserKey,
     pub is_worker: bool,
     pub status: ExecutionStatus,
@@ -200,7 +200,7 @@ pub struct Execution {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewExecution {
     pub id: ExecutionId,
-    pub cue_key: i64,
+    pub cue_key: CueKey,
     pub user_key: UserKey,
     pub is_worker: bool,
     /// Fairness key of the destination; `None` for worker executions.

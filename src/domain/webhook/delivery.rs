@@ -5,7 +5,7 @@ use jiff::Timestamp;
 
 use crate::domain::ids::ExecutionId;
 use crate::domain::json::JsonText;
-use crate::domain::row_keys::UserKey;
+use crate::domain::row_keys::{CueKey, ExecutionKey, UserKey};
 use crate::domain::time::instant;
 use crate::domain::webhook::callback::Callback;
 use crate::domain::webhook::signature::{SigningSecrets, signature_headers};
@@ -34,9 +34,9 @@ fn is_replaceable(name: &str) -> bool {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AttemptRef {
-    pub key: i64,
+    pub key: ExecutionKey,
     pub id: ExecutionId,
-    pub cue_key: i64,
+    pub cue_key: CueKey,
     pub user_key: UserKey,
     pub destination: i64,
     pub attempt: u32,

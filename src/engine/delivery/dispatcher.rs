@@ -16,6 +16,7 @@ use crate::clock::MAX_WAIT;
 use crate::cores;
 use crate::domain::account::plan::CALL_INTERVAL;
 use crate::domain::notification::event::EventType;
+use crate::domain::row_keys::CueKey;
 use crate::domain::time::saturating_add;
 use crate::domain::webhook::flow::{FlowState, is_flow};
 use crate::engine::delivery::attempt::{FinishedAttempt, cause_label, deliver, log, unread};
@@ -162,7 +163,7 @@ impl FlowTurns {
     /// Keeps the starts of the latest attempts, and wakes the scheduler for those that wait for one.
     fn save(&self, tx: &WriteTx<'_>, claimed: &[ClaimedDelivery]) -> Result<()> {
         let in_flows = claimed.iter().filter(|it| is_flow(it.attempt_ref.destination));
-        let newest: HashMap<DestinationKey, i64> =
+        let newest: HashMap<DestinationKey, CueKey> =
             in_flows.map(|it| (it.destination_key(), it.attempt_ref.cue_key)).collect();
         for (key, flow) in &self.flows {
             if let (Some(cue_key), Some(last_at)) = (newest.get(key), flow.last_at) {

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use rusqlite::params;
 use serde::Serialize;
 
-use crate::domain::row_keys::UserKey;
+use crate::domain::row_keys::{CueKey, UserKey};
 use crate::domain::webhook::flow::FlowState;
 use crate::error::Result;
 use crate::store::db::columns::{millis, row};
@@ -54,12 +54,12 @@ pub fn find(read: &ReadTx<'_>, user_key: UserKey, destination: i64) -> Result<Fl
 }
 
 /// Keeps the planned start of an attempt of the cue, the latest of its flow: a restart must not exceed the rate.
-pub fn set_last(tx: &WriteTx<'_>, cue_key: i64, at: Timestamp) -> Result<()> {
-    tx.run(SET_LAST, [cue_key, millis(at)])
+pub fn set_last(tx: &WriteTx<'_>, cue_key: CueKey, at: Timestamp) -> Result<()> {
+    tx.run(SET_LAST, (cue_key, millis(at)))
 }
 
 /// Before the cue gets another destination or is deleted: its flow keeps the rate, and another one does not wait for it.
-pub fn leave(tx: &WriteTx<'_>, cue_key: i64) -> Result<()> {
+pub fn leave(tx: &WriteTx<'_>, cue_key: CueKey) -> Result<()> {
     if tx.any(IS_IN_FLOW, [cue_key])? {
         tx.run(HAND_OVER, [cue_key])?;
         tx.run(FORGET_START, [cue_key])?;

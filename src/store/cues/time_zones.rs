@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use rusqlite::params;
 
 use crate::domain::cue::StoredSchedule;
-use crate::domain::row_keys::UserKey;
+use crate::domain::row_keys::{CueKey, UserKey};
 use crate::error::Result;
 use crate::store::db::columns::{millis, row};
 use crate::store::{ReadTx, WriteTx};
@@ -12,7 +12,7 @@ use crate::store::{ReadTx, WriteTx};
 row! { columns, "",
 #[derive(Debug, Clone)]
 pub struct ZonedCue {
-    pub key: i64,
+    pub key: CueKey,
     pub user_key: UserKey,
     pub id: String,
     pub name: String,
@@ -49,7 +49,7 @@ pub struct StoredZone {
     pub rules: Option<Vec<u8>>,
     /// The rules of a move that was cut off, and the key of the last cue that it has moved.
     pub moving: Option<Vec<u8>>,
-    pub moved_until: Option<i64>,
+    pub moved_until: Option<CueKey>,
 } }
 
 /// The zones of cron expressions.
@@ -64,12 +64,17 @@ pub fn save_rules(tx: &WriteTx<'_>, name: &str, rules: &[u8]) -> Result<()> {
 }
 
 /// `rules` hold for the cues of the zone up to a key.
-pub fn save_progress(tx: &WriteTx<'_>, name: &str, rules: &[u8], moved_until: i64) -> Result<()> {
+pub fn save_progress(
+    tx: &WriteTx<'_>,
+    name: &str,
+    rules: &[u8],
+    moved_until: CueKey,
+) -> Result<()> {
     let sql = "UPDATE time_zones SET moving = ?2, moved_until = ?3 WHERE name = ?1";
     tx.run(sql, params![name, rules, moved_until])
 }
 
-pub fn list(read: &ReadTx<'_>, after: i64, limit: u32) -> Result<Vec<ZonedCue>> {
+pub fn list(read: &ReadTx<'_>, after: CueKey, limit: u32) -> Result<Vec<ZonedCue>> {
     read.all(LIST, params![after, limit])
 }
 
@@ -77,17 +82,17 @@ pub fn list(read: &ReadTx<'_>, after: i64, limit: u32) -> Result<Vec<ZonedCue>> 
 pub fn list_of_zones(
     read: &ReadTx<'_>,
     zones: &str,
-    after: i64,
+    after: CueKey,
     limit: u32,
 ) -> Result<Vec<ZonedCue>> {
     read.all(LIST_OF_ZONES, params![after, limit, zones])
 }
 
-pub fn find(read: &ReadTx<'_>, key: i64) -> Result<Option<ZonedCue>> {
+pub fn find(read: &ReadTx<'_>, key: CueKey) -> Result<Option<ZonedCue>> {
     read.find(FIND, [key])
 }
 
-pub fn move_next_run(tx: &WriteTx<'_>, cue_key: i64, next_run: Timestamp) -> Result<()> {
+pub fn move_next_run(tx: &WriteTx<'_>, cue_key: CueKey, next_run: Timestamp) -> Result<()> {
     tx.run("UPDATE cues SET next_run = ?2 WHERE key = ?1", params![cue_key, millis(next_run)])
 }
 

@@ -5,7 +5,7 @@ use rusqlite::params;
 
 use crate::domain::cue::{StoredSchedule, Transport};
 use crate::domain::ids::ExecutionId;
-use crate::domain::row_keys::UserKey;
+use crate::domain::row_keys::{CueKey, UserKey};
 use crate::error::Result;
 use crate::store::ReadTx;
 use crate::store::db::columns::{millis, row};
@@ -24,7 +24,7 @@ const RECENT: u32 = 5;
 row! { cue_columns, "",
 #[derive(Debug, Clone)]
 pub struct PlannedCue {
-    pub key: i64,
+    pub key: CueKey,
     pub id: String,
     pub name: String,
     pub transport: Transport,
@@ -90,7 +90,7 @@ fn cut<T>(mut rows: Vec<T>, most: u32) -> (Vec<T>, bool) {
 }
 
 /// The median duration of the latest runs; `None` without one.
-pub fn expected_duration_ms(read: &ReadTx<'_>, cue_key: i64) -> Result<Option<i64>> {
+pub fn expected_duration_ms(read: &ReadTx<'_>, cue_key: CueKey) -> Result<Option<i64>> {
     let durations: Vec<Option<i64>> = read.all(DURATIONS, params![cue_key, RECENT])?;
     let mut known: Vec<i64> = durations.into_iter().flatten().collect();
     known.sort_unstable();

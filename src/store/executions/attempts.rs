@@ -8,7 +8,7 @@ use crate::domain::execution::ExecutionStatus;
 use crate::domain::execution::attempt::{AttemptEnd, FailureCause, MAX_KEPT};
 use crate::domain::ids::ExecutionId;
 use crate::domain::json::JsonText;
-use crate::domain::row_keys::UserKey;
+use crate::domain::row_keys::{ExecutionKey, UserKey};
 use crate::domain::time::saturating_add;
 use crate::error::Result;
 use crate::store::db::columns::{FromRow, RowReader};
@@ -71,7 +71,12 @@ const LIST: &str =
    FROM attempts WHERE execution_key = ?1 ORDER BY attempt, is_counted";
 
 /// The row of the execution has the result of attempt `number`; `worker_id` has lost its claim, if given.
-pub fn keep_latest(tx: &WriteTx<'_>, key: i64, number: u32, worker_id: Option<&str>) -> Result<()> {
+pub fn keep_latest(
+    tx: &WriteTx<'_>,
+    key: ExecutionKey,
+    number: u32,
+    worker_id: Option<&str>,
+) -> Result<()> {
     tx.run(KEEP_LATEST, params![key, worker_id])?;
     if let Some(superseded) = number.checked_sub(MAX_KEPT).filter(|superseded| *superseded > 0) {
         tx.run(DELETE_OLDEST, params![key, superseded])?;
@@ -84,7 +89,7 @@ pub fn keep_cut(tx: &WriteTx<'_>) -> Result<()> {
 }
 
 pub fn list(read: &ReadTx<'_>, user_key: UserKey, id: ExecutionId) -> Result<Option<Vec<Attempt>>> {
-    let latest: Option<(i64, LatestAttempt)> =
+    let latest: Option<(ExecutionKey, LatestAttempt)> =
         read.find(FIND_LATEST, params![user_key, id.bytes()])?;
     let Some((key, LatestAttempt(latest))) = latest else { return Ok(None) };
     let kept: Vec<EarlierAttempt> = read.all(LIST, [key])?;

@@ -8,7 +8,7 @@ use crate::domain::execution::attempt::FailureCause;
 use crate::domain::execution::worker::NOT_CLAIMED;
 use crate::domain::execution::{Execution, ExecutionStatus};
 use crate::domain::ids::ExecutionId;
-use crate::domain::row_keys::UserKey;
+use crate::domain::row_keys::{CueKey, ExecutionKey, UserKey};
 use crate::error::Result;
 use crate::store::db::columns::{RowReader, from_row, millis, row, row_count};
 use crate::store::db::counters::{QueueName, WriteEvent};
@@ -114,7 +114,7 @@ const CLAIM: &str = "
 
 pub fn claim(
     tx: &WriteTx<'_>,
-    key: i64,
+    key: ExecutionKey,
     worker_id: &str,
     lease_expires_at: Timestamp,
     now: Timestamp,
@@ -128,7 +128,7 @@ pub fn claim(
 
 pub fn renew(
     tx: &WriteTx<'_>,
-    key: i64,
+    key: ExecutionKey,
     lease_expires_at: Timestamp,
     now: Timestamp,
 ) -> Result<bool> {
@@ -173,7 +173,11 @@ pub fn next_end(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
 const SET_END: &str = "UPDATE executions SET lease_expires_at = ?2 WHERE key = ?1";
 
 /// Moves the end of a lease; `None` if it is never checked again, because its cue has been deleted.
-pub fn set_end(tx: &WriteTx<'_>, key: i64, lease_expires_at: Option<Timestamp>) -> Result<()> {
+pub fn set_end(
+    tx: &WriteTx<'_>,
+    key: ExecutionKey,
+    lease_expires_at: Option<Timestamp>,
+) -> Result<()> {
     tx.run(SET_END, params![key, lease_expires_at.map(millis)])
 }
 
@@ -261,8 +265,8 @@ const FAIL_UNCLAIMED: &str = "UPDATE executions
 row! {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnclaimedExecution {
-    pub key: i64,
-    pub cue_key: i64,
+    pub key: ExecutionKey,
+    pub cue_key: CueKey,
     pub user_key: UserKey,
     pub scheduled_for: Timestamp,
     pub by_schedule: bool,
@@ -280,7 +284,7 @@ pub fn next_check(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
     Ok(first.map(|due_at| due_at.unwrap_or(Timestamp::MIN)).filter(|due_at| *due_at < NEVER))
 }
 
-pub fn check_at(read: &ReadTx<'_>, key: i64) -> Result<Option<Timestamp>> {
+pub fn check_at(read: &ReadTx<'_>, key: ExecutionKey) -> Result<Option<Timestamp>> {
     read.one(CHECK_AT, [key])
 }
 
@@ -303,20 +307,20 @@ pub fn list_due(
 }
 
 /// Sets the time of the next check; `None` is never. `updated_at` stays: the execution waits as before.
-pub fn set_check(tx: &WriteTx<'_>, key: i64, at: Option<Timestamp>) -> Result<()> {
-    tx.run(SET_CHECK, [key, millis(at.unwrap_or(NEVER))])
+pub fn set_check(tx: &WriteTx<'_>, key: ExecutionKey, at: Option<Timestamp>) -> Result<()> {
+    tx.run(SET_CHECK, (key, millis(at.unwrap_or(NEVER))))
 }
 
 /// Checks the executions at once that hold up the cue, which was due.
-pub fn check_again(tx: &WriteTx<'_>, cue_key: i64) -> Result<()> {
+pub fn check_again(tx: &WriteTx<'_>, cue_key: CueKey) -> Result<()> {
     tx.run(CHECK_AGAIN, [cue_key])
 }
 
-pub fn count_waiting(read: &ReadTx<'_>, cue_key: i64, limit: u32) -> Result<u32> {
+pub fn count_waiting(read: &ReadTx<'_>, cue_key: CueKey, limit: u32) -> Result<u32> {
     read.one(WAITING, params![cue_key, limit])
 }
 
-pub fn fail_unclaimed(tx: &WriteTx<'_>, key: i64, now: Timestamp) -> Result<bool> {
+pub fn fail_unclaimed(tx: &WriteTx<'_>, key: ExecutionKey, now: Timestamp) -> Result<bool> {
     let has_failed = tx.changes(FAIL_UNCLAIMED, params![key, NOT_CLAIMED, millis(now)])?;
     tx.counters().add_queued(QueueName::Claim, -i64::from(has_failed));
     Ok(has_failed)

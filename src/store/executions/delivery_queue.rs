@@ -13,7 +13,7 @@ use crate::domain::execution::outcome::{MAX_RESPONSE_OUTCOME, Outcome};
 use crate::domain::execution::{ExecutionStatus, NextStep, RetryPolicy};
 use crate::domain::ids::ExecutionId;
 use crate::domain::json::JsonText;
-use crate::domain::row_keys::UserKey;
+use crate::domain::row_keys::{ExecutionKey, UserKey};
 use crate::domain::time::saturating_add;
 use crate::domain::webhook::delivery::{AttemptRef, DeliverySpec};
 use crate::error::Result;
@@ -491,7 +491,7 @@ pub fn hold_up(
     (free_at, interval): (Timestamp, SignedDuration),
     now: Timestamp,
 ) -> Result<()> {
-    let ready: Vec<(i64, bool)> = tx.all(TO_SEND, (user_key, BATCH))?;
+    let ready: Vec<(ExecutionKey, bool)> = tx.all(TO_SEND, (user_key, BATCH))?;
     let mut due_at = free_at;
     for (key, is_retry) in &ready {
         tx.run(HOLD_UP, params![key, millis(due_at), millis(now), ADDRESS_UNCONFIRMED])?;
@@ -510,7 +510,7 @@ pub fn let_go(tx: &WriteTx<'_>, user_key: UserKey, now: Timestamp) -> Result<()>
     Ok(())
 }
 
-pub fn find_place(read: &ReadTx<'_>, key: i64) -> Result<Option<QueuePlace>> {
+pub fn find_place(read: &ReadTx<'_>, key: ExecutionKey) -> Result<Option<QueuePlace>> {
     let found: Option<(Option<String>, bool)> = read.find(PLACE, [key])?;
     Ok(found.and_then(|(queue_name, is_retry)| match queue_name.as_deref() {
         Some("waiting") => Some(QueuePlace::Waiting { is_retry }),
@@ -520,7 +520,7 @@ pub fn find_place(read: &ReadTx<'_>, key: i64) -> Result<Option<QueuePlace>> {
     }))
 }
 
-pub fn release(tx: &WriteTx<'_>, key: i64, now: Timestamp) -> Result<bool> {
+pub fn release(tx: &WriteTx<'_>, key: ExecutionKey, now: Timestamp) -> Result<bool> {
     let released: Option<(bool, bool)> = tx.find(RELEASE, params![key, millis(now)])?;
     if let Some((is_worker, is_retry)) = released {
         count_released(tx, is_worker, is_retry);
@@ -531,7 +531,7 @@ pub fn release(tx: &WriteTx<'_>, key: i64, now: Timestamp) -> Result<bool> {
 /// Ends an execution without another attempt. Returns `false` if it is in no queue.
 pub fn fail_queued(
     tx: &WriteTx<'_>,
-    key: i64,
+    key: ExecutionKey,
     reason: &str,
     cause: Option<FailureCause>,
     now: Timestamp,

@@ -4,14 +4,14 @@
 use jiff::Timestamp;
 use rusqlite::{Params, params};
 
-use crate::domain::row_keys::UserKey;
+use crate::domain::row_keys::{CueKey, ExecutionKey, UserKey};
 use crate::domain::time::EARLIEST_CLOCK;
 use crate::error::Result;
 use crate::store::cues::flows;
 use crate::store::cues::{
     self, OLDEST_FIRST, SharedPayload, current_payload_key, find_shared_payload,
 };
-use crate::store::db::columns::row_count;
+use crate::store::db::columns::{FromRow, row_count};
 use crate::store::db::meta;
 use crate::store::{ReadTx, WakeSet, WriteTx};
 
@@ -51,8 +51,8 @@ const DELETE_ATTEMPTS: &str = "DELETE FROM attempts WHERE execution_key = ?1
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HistoryScan {
-    pub deletable: Vec<i64>,
-    pub last_key: Option<i64>,
+    pub deletable: Vec<ExecutionKey>,
+    pub last_key: Option<ExecutionKey>,
     /// The creation time of the first execution that is not old enough; `None` if the scan did not reach it.
     pub first_unexpired: Option<Timestamp>,
 }
@@ -63,11 +63,11 @@ pub struct PageUsage {
     pub free: i64,
 }
 
-pub fn first_queued(read: &ReadTx<'_>) -> Result<Option<i64>> {
+pub fn first_queued(read: &ReadTx<'_>) -> Result<Option<CueKey>> {
     read.find("SELECT cue_key FROM retention_queue ORDER BY cue_key LIMIT 1", [])
 }
 
-pub fn queued_cues(read: &ReadTx<'_>) -> Result<Vec<i64>> {
+pub fn queued_cues(read: &ReadTx<'_>) -> Result<Vec<CueKey>> {
     read.all("SELECT cue_key FROM retention_queue ORDER BY cue_key LIMIT ?1 + 0", [BATCH])
 }
 
@@ -75,8 +75,8 @@ pub fn queued_cues(read: &ReadTx<'_>) -> Result<Vec<i64>> {
 /// remain.
 pub fn remove_from_queue(
     tx: &WriteTx<'_>,
-    cue_key: i64,
-    scanned_up_to: i64,
+    cue_key: CueKey,
+    scanned_up_to: ExecutionKey,
     runs: Option<u32>,
 ) -> Result<bool> {
     let has_grown = surplus(tx, cue_key, runs)?.is_some_and(|surplus| surplus > scanned_up_to);
@@ -88,19 +88,23 @@ pub fn remove_from_queue(
 }
 
 /// The newest execution of a cue beyond the `runs` that are retained. `None` if there is none, or no limit.
-pub fn surplus(read: &ReadTx<'_>, cue_key: i64, runs: Option<u32>) -> Result<Option<i64>> {
+pub fn surplus(
+    read: &ReadTx<'_>,
+    cue_key: CueKey,
+    runs: Option<u32>,
+) -> Result<Option<ExecutionKey>> {
     let Some(runs) = runs else { return Ok(None) };
-    read.find(SURPLUS, [cue_key, i64::from(runs)])
+    read.find(SURPLUS, (cue_key, runs))
 }
 
 pub fn scan_history(
     read: &ReadTx<'_>,
-    cue_key: i64,
-    after: i64,
-    surplus: i64,
+    cue_key: CueKey,
+    after: ExecutionKey,
+    surplus: ExecutionKey,
 ) -> Result<HistoryScan> {
     let mut scan = HistoryScan::default();
-    for (key, is_over) in read.all(SCAN_CUE, [cue_key, after, surplus, BATCH])? {
+    for (key, is_over) in read.all(SCAN_CUE, (cue_key, after, surplus, BATCH))? {
         scan.add(key, is_over);
     }
     Ok(scan)
@@ -110,13 +114,14 @@ pub fn scan_history(
 /// date says. One dated after `now`, or before any clock was set, stays.
 pub fn scan_expired(
     read: &ReadTx<'_>,
-    after: i64,
+    after: ExecutionKey,
     newest: &mut Timestamp,
     expired: Timestamp,
     now: Timestamp,
 ) -> Result<HistoryScan> {
     let mut scan = HistoryScan::default();
-    let batch: Vec<(i64, bool, Timestamp, Timestamp)> = read.all(SCAN_ALL, [after, BATCH])?;
+    let batch: Vec<(ExecutionKey, bool, Timestamp, Timestamp)> =
+        read.all(SCAN_ALL, (after, BATCH))?;
     for (key, is_over, created_at, ended_at) in batch {
         let is_ahead = created_at > now;
         if !is_ahead {
@@ -133,9 +138,9 @@ pub fn scan_expired(
 }
 
 /// Stops at the size limit of a batch. Returns how many it has processed: at least one. Unfinished ones stay.
-pub fn delete_executions(tx: &WriteTx<'_>, keys: &[i64]) -> Result<usize> {
+pub fn delete_executions(tx: &WriteTx<'_>, keys: &[ExecutionKey]) -> Result<usize> {
     delete_within_limit(keys, |key| {
-        let found: Option<(i64, Option<i64>, Option<bool>)> = tx.find(DELETABLE, [key])?;
+        let found: Option<(CueKey, Option<i64>, Option<bool>)> = tx.find(DELETABLE, [key])?;
         let Some((cue_key, single_use_payload, has_superseded_payload)) = found else {
             return Ok(0);
         };
@@ -148,7 +153,7 @@ pub fn delete_executions(tx: &WriteTx<'_>, keys: &[i64]) -> Result<usize> {
     })
 }
 
-pub(in crate::store) fn delete_execution(tx: &WriteTx<'_>, key: i64) -> Result<i64> {
+pub(in crate::store) fn delete_execution(tx: &WriteTx<'_>, key: ExecutionKey) -> Result<i64> {
     let outcome: Option<i64> = tx.find(DELETE_OUTCOME, [key])?;
     let attempts: Vec<i64> = tx.all(DELETE_ATTEMPTS, [key])?;
     tx.run("DELETE FROM executions WHERE key = ?1", [key])?;
@@ -164,13 +169,13 @@ pub fn set_retained_runs(tx: &WriteTx<'_>, runs: Option<i64>) -> Result<()> {
     meta::set(tx, "retained_runs", runs)
 }
 
-pub fn queue_cues(tx: &WriteTx<'_>, after: i64, up_to: i64, runs: i64) -> Result<()> {
+pub fn queue_cues(tx: &WriteTx<'_>, after: CueKey, up_to: CueKey, runs: i64) -> Result<()> {
     let sql = "INSERT INTO retention_queue (cue_key)
                SELECT key FROM cues WHERE key > ?1 AND key <= ?2 AND run_count > ?3 ON CONFLICT DO NOTHING";
-    tx.run(sql, [after, up_to, runs])
+    tx.run(sql, (after, up_to, runs))
 }
 
-pub fn last_cue_key(read: &ReadTx<'_>) -> Result<i64> {
+pub fn last_cue_key(read: &ReadTx<'_>) -> Result<CueKey> {
     read.one("SELECT coalesce(max(key), 0) FROM cues", [])
 }
 
@@ -191,7 +196,7 @@ pub fn release_free_pages(tx: &WriteTx<'_>) -> Result<i64> {
 }
 
 impl HistoryScan {
-    fn add(&mut self, key: i64, is_deletable: bool) {
+    fn add(&mut self, key: ExecutionKey, is_deletable: bool) {
         if is_deletable {
             self.deletable.push(key);
         }
@@ -237,7 +242,7 @@ pub fn delete_first_cues(tx: &WriteTx<'_>, user_key: UserKey, limit: u32) -> Res
     Ok(u32::try_from(ids.len()) == Ok(limit))
 }
 
-fn remove_cue(tx: &WriteTx<'_>, user_key: UserKey, id: &str) -> Result<Option<i64>> {
+fn remove_cue(tx: &WriteTx<'_>, user_key: UserKey, id: &str) -> Result<Option<CueKey>> {
     let sql = "SELECT key FROM cues WHERE id = ?2 AND user_key = ?1";
     let Some(cue_key) = tx.find(sql, params![user_key, id])? else { return Ok(None) };
     flows::leave(tx, cue_key)?;
@@ -252,7 +257,7 @@ fn wake_eraser(tx: &WriteTx<'_>) {
     tx.wake(WakeSet { schedule: Some(Timestamp::MIN), ..WakeSet::default() });
 }
 
-pub fn first_deleted_cue(read: &ReadTx<'_>) -> Result<Option<i64>> {
+pub fn first_deleted_cue(read: &ReadTx<'_>) -> Result<Option<CueKey>> {
     read.find("SELECT cue_key FROM deleted_cues ORDER BY cue_key LIMIT 1", [])
 }
 
@@ -260,12 +265,12 @@ pub fn has_deleted_cues(read: &ReadTx<'_>, user_key: UserKey) -> Result<bool> {
     read.any("SELECT 1 FROM deleted_cues WHERE user_key = ?1", [user_key])
 }
 
-pub fn erase_batch(tx: &WriteTx<'_>, cue_key: i64) -> Result<bool> {
+pub fn erase_batch(tx: &WriteTx<'_>, cue_key: CueKey) -> Result<bool> {
     let has_no_execution =
-        delete_matching(tx, CUE_EXECUTIONS, [cue_key, BATCH], |key| delete_execution(tx, key))?;
+        delete_matching(tx, CUE_EXECUTIONS, (cue_key, BATCH), |key| delete_execution(tx, key))?;
     let is_done = has_no_execution
         && delete_payloads(tx, cue_key)?
-        && delete_matching(tx, CUE_MISSED, [cue_key, BATCH], |key| {
+        && delete_matching(tx, CUE_MISSED, (cue_key, BATCH), |key: i64| {
             tx.run("DELETE FROM missed_runs WHERE key = ?1", [key])?;
             Ok(0)
         })?;
@@ -276,35 +281,38 @@ pub fn erase_batch(tx: &WriteTx<'_>, cue_key: i64) -> Result<bool> {
 }
 
 /// Returns `true` if none is left, or if the oldest executions do not show which are in use: then it deletes none.
-fn delete_superseded_payloads(tx: &WriteTx<'_>, cue_key: i64) -> Result<bool> {
+fn delete_superseded_payloads(tx: &WriteTx<'_>, cue_key: CueKey) -> Result<bool> {
     let oldest_in_use = match find_shared_payload(tx, OLDEST_FIRST, cue_key)? {
         SharedPayload::Found(oldest) => oldest,
         SharedPayload::None => current_payload_key(tx, cue_key)?.unwrap_or(i64::MAX),
         SharedPayload::Unknown => return Ok(true),
     };
-    delete_matching(tx, SUPERSEDED_PAYLOADS, [cue_key, BATCH, oldest_in_use], |key| {
+    delete_matching(tx, SUPERSEDED_PAYLOADS, (cue_key, BATCH, oldest_in_use), |key| {
         cues::delete_payload(tx, key)
     })
 }
 
-fn delete_payloads(tx: &WriteTx<'_>, cue_key: i64) -> Result<bool> {
-    delete_matching(tx, PAYLOADS, [cue_key, BATCH], |key| cues::delete_payload(tx, key))
+fn delete_payloads(tx: &WriteTx<'_>, cue_key: CueKey) -> Result<bool> {
+    delete_matching(tx, PAYLOADS, (cue_key, BATCH), |key| cues::delete_payload(tx, key))
 }
 
 /// `find` limits itself to [`BATCH`] rows. Returns whether no rows are left.
-fn delete_matching(
+fn delete_matching<K: FromRow + Copy>(
     tx: &WriteTx<'_>,
     find: &str,
     parameters: impl Params,
-    delete: impl FnMut(i64) -> Result<i64>,
+    delete: impl FnMut(K) -> Result<i64>,
 ) -> Result<bool> {
-    let keys: Vec<i64> = tx.all(find, parameters)?;
+    let keys: Vec<K> = tx.all(find, parameters)?;
     let done = delete_within_limit(&keys, delete)?;
     Ok(done == keys.len() && row_count(done) < BATCH)
 }
 
 /// Stops at [`MAX_BYTES`]. Returns the number of rows deleted: at least one, unless `keys` is empty.
-fn delete_within_limit(keys: &[i64], mut delete: impl FnMut(i64) -> Result<i64>) -> Result<usize> {
+fn delete_within_limit<K: Copy>(
+    keys: &[K],
+    mut delete: impl FnMut(K) -> Result<i64>,
+) -> Result<usize> {
     let mut bytes = 0;
     for (done, key) in keys.iter().enumerate() {
         if bytes >= MAX_BYTES {

@@ -6,7 +6,7 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use cued::domain::account::user::ACCOUNT_DISABLED;
-use cued::domain::row_keys::UserKey;
+use cued::domain::row_keys::{ExecutionKey, UserKey};
 use cued::engine::delivery::dispatcher::{
     DeliveryService, Dispatcher, DispatcherMode, promote_batch, requeue_interrupted,
 };
@@ -235,7 +235,7 @@ fn the_result_of_a_deleted_cue_is_dropped_even_if_its_row_id_is_reused() {
     );
     let other = fixture.due(fixture.webhook_cue("https://example.org/"));
     assert_eq!(
-        fixture.field::<i64>(other, "key"),
+        fixture.field::<ExecutionKey>(other, "key"),
         returned.record.attempt_ref.key,
         "SQLite gives the key again"
     );

@@ -7,6 +7,7 @@ use cued::clock::Clock;
 use cued::domain::account::plan::PlanLimits;
 use cued::domain::account::user::{Caller, Credential};
 use cued::domain::cue::{CuePatch, CueStatus, RequestedStatus, SchedulePatch};
+use cued::domain::row_keys::CueKey;
 use cued::domain::schedule::{CatchUp, Schedule};
 use cued::engine::scheduler::Scheduler;
 use cued::service::cues::update;
@@ -25,7 +26,7 @@ fn at(text: &str) -> Timestamp {
 }
 
 /// A fixture with a clock that can jump, and the key of an hourly cue created at `start`.
-fn adrift(start: &str, catch_up: CatchUp) -> (Fixture, i64) {
+fn adrift(start: &str, catch_up: CatchUp) -> (Fixture, CueKey) {
     let fixture = Fixture::with_clock(Clock::manual(at(start)));
     let user = fixture.user("u");
     let cue = fixture.worker_cue(user, |new| {
@@ -35,7 +36,7 @@ fn adrift(start: &str, catch_up: CatchUp) -> (Fixture, i64) {
 }
 
 /// The instants of the executions of a cue, oldest first.
-fn runs(fixture: &Fixture, cue_key: i64) -> Vec<String> {
+fn runs(fixture: &Fixture, cue_key: CueKey) -> Vec<String> {
     let (page, total) = fixture
         .app
         .store
@@ -46,7 +47,7 @@ fn runs(fixture: &Fixture, cue_key: i64) -> Vec<String> {
     page.iter().rev().map(|listed| listed.execution.scheduled_for.to_string()).collect()
 }
 
-fn missed(fixture: &Fixture, cue_key: i64) -> Vec<MissedRuns> {
+fn missed(fixture: &Fixture, cue_key: CueKey) -> Vec<MissedRuns> {
     fixture
         .app
         .store
@@ -172,14 +173,14 @@ fn the_only_cue_of_an_account_fires_in_the_first_batch_of_a_crowd_of_another() {
     let fixture = Fixture::new();
     let (many, one) = (fixture.user("many"), fixture.user("one"));
     let mut scheduler = Scheduler::start(&fixture.app).unwrap();
-    let crowd: Vec<i64> = (0..600).map(|_| fixture.worker_cue(many, |_| ()).key).collect();
+    let crowd: Vec<CueKey> = (0..600).map(|_| fixture.worker_cue(many, |_| ()).key).collect();
     let late = fixture.worker_cue(one, |new| {
         new.schedule = Schedule::once(&after_begin(3_601).to_string(), "UTC").unwrap();
     });
     fixture.advance(3_601);
     let fired = scheduler.run_once(&fixture.app).unwrap();
     assert_eq!((fired.cues, fired.executions), (601, 601));
-    let order = |read: &ReadTx<'_>| -> Vec<i64> {
+    let order = |read: &ReadTx<'_>| -> Vec<CueKey> {
         let mut all = read.prepare("SELECT cue_key FROM executions ORDER BY key").unwrap();
         all.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
     };

@@ -6,7 +6,7 @@ use cued::domain::cue_fields::PoliciesPatch;
 use cued::domain::execution::ExecutionStatus;
 use cued::domain::ids::ExecutionId;
 use cued::domain::notification::alert::{Alert, AlertType};
-use cued::domain::row_keys::UserKey;
+use cued::domain::row_keys::{CueKey, UserKey};
 use cued::domain::schedule::Schedule;
 use cued::engine::scheduler::Scheduler;
 use cued::engine::scheduler::reaper::{
@@ -204,7 +204,7 @@ fn a_changed_time_for_claims_applies_in_parts_that_outlast_a_restart() {
     look_after(&fixture, 1_800);
     assert_eq!(next_look(&fixture.app).unwrap(), None);
     change_time(&fixture, &cue, Some(30));
-    let waiting = |fixture: &Fixture, key: i64| {
+    let waiting = |fixture: &Fixture, key: CueKey| {
         let count = fixture.app.store.read(move |read| claims::count_waiting(read, key, 10_000));
         count.wait().unwrap()
     };

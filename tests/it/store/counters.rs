@@ -5,7 +5,7 @@ use cued::domain::account::plan::Plans;
 use cued::domain::account::stats::{KEPT_FOR, hour_of};
 use cued::domain::account::user::{Caller, Credential, RegistrationPolicy};
 use cued::domain::api_error::ErrorCode;
-use cued::domain::row_keys::UserKey;
+use cued::domain::row_keys::{ExecutionKey, UserKey};
 use cued::engine::delivery::dispatcher::promote_batch;
 use cued::engine::scheduler::reaper::Cleanup;
 use cued::engine::webhook_client::WebhookResponse;
@@ -325,7 +325,7 @@ fn an_execution_keeps_ten_bounded_attempts_which_are_deleted_with_it() {
         .unwrap()
         .unwrap();
     assert_eq!(list.iter().map(|it| it.number).collect::<Vec<_>>(), (4..=14).collect::<Vec<_>>());
-    let key: i64 = fixture.field(id, "key");
+    let key: ExecutionKey = fixture.field(id, "key");
     assert_eq!(fixture.write(move |tx| retention::delete_executions(tx, &[key]).unwrap()), 1);
     assert_eq!(rows(&fixture).0, 0);
 }

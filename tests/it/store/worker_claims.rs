@@ -10,7 +10,7 @@ use cued::domain::execution::attempt::FailureCause;
 use cued::domain::execution::outcome::OutcomeState;
 use cued::domain::execution::{ExecutionStatus, Trigger};
 use cued::domain::ids::ExecutionId;
-use cued::domain::row_keys::UserKey;
+use cued::domain::row_keys::{CueKey, UserKey};
 use cued::service::executions::{claim, claim_next};
 use cued::service::workers::{record_heartbeat, remove};
 use cued::store::executions::claims::ClaimableExecution;
@@ -343,7 +343,7 @@ fn the_cost_of_a_list_does_not_depend_on_the_executions_of_others() {
     let fixture = Fixture::new().without_counter_check();
     let (user, other) = (fixture.user("ada"), fixture.user("eve"));
     let (cue, crowd) = (fixture.worker_cue(user, |_| ()), fixture.worker_cue(other, |_| ()));
-    let fill = |user: UserKey, cue: i64, count: usize, seed: &str| {
+    let fill = |user: UserKey, cue: CueKey, count: usize, seed: &str| {
         // Status, queue, due_at, lease_expires_at.
         let states = [
             "'pending', 'waiting', 1, NULL",

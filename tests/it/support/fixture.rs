@@ -13,7 +13,7 @@ use cued::domain::cue_fields::Policies;
 use cued::domain::execution::outcome::{OutcomeReport, VerificationMode};
 use cued::domain::execution::{NewExecution, RetryPolicy, Trigger};
 use cued::domain::ids::{CueId, ExecutionId};
-use cued::domain::row_keys::UserKey;
+use cued::domain::row_keys::{CueKey, UserKey};
 use cued::domain::schedule::{CatchUp, Schedule};
 use cued::error::{Error, Result};
 use cued::random;
@@ -221,7 +221,7 @@ impl Fixture {
             .unwrap()
     }
 
-    pub fn cue(&self, key: i64) -> Cue {
+    pub fn cue(&self, key: CueKey) -> Cue {
         self.app.store.read(move |read| cues::find_by_key(read, key)).wait().unwrap().unwrap()
     }
 

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 
 use cued::domain::notification::NotificationKind;
 use cued::domain::notification::alert::NewAlert;
-use cued::domain::row_keys::UserKey;
+use cued::domain::row_keys::{CueKey, UserKey};
 use cued::domain::webhook::signature::{SigningSecrets, signature_v1, standard_signature};
 use cued::engine::delivery::dispatcher::DispatcherMode;
 use cued::engine::notifications::{
@@ -100,7 +100,7 @@ pub fn signed(sent: &Delivery, current: &str, previous: Option<&str>) {
 }
 
 /// A fixture with a single-attempt cue, whose failures are notified to `url` and by mail.
-fn failing_cue(finished: &str) -> (DeliveryFixture, i64) {
+fn failing_cue(finished: &str) -> (DeliveryFixture, CueKey) {
     let fixture = DeliveryFixture::new(4);
     let cue = fixture.webhook_cue("http://127.0.0.1:1/hook");
     fixture.sql(&format!(
@@ -110,7 +110,7 @@ fn failing_cue(finished: &str) -> (DeliveryFixture, i64) {
 }
 
 /// Lets this number of executions of `cue` fail.
-fn fail(fixture: &DeliveryFixture, cue: i64, runs: usize) {
+fn fail(fixture: &DeliveryFixture, cue: CueKey, runs: usize) {
     fixture.due_times(cue, runs);
     // Of scheduled runs that fail in a row one is mailed.
     fixture.sql("UPDATE executions SET triggered_by = 'manual_fire'");

@@ -2,6 +2,7 @@
 
 use cued::domain::account::credentials::sha256;
 use cued::domain::cue::CueStatus;
+use cued::domain::row_keys::CueKey;
 use cued::service::finish::pause_above_limit;
 
 use crate::support::*;
@@ -299,14 +300,14 @@ fn an_approved_downgrade_lists_paused_cues_and_pauses_none_without_limits() {
 fn runs_of_a_cue_paused_by_a_downgrade_are_recorded() {
     let fixture = Fixture::new();
     let user = fixture.user("u");
-    let cues: Vec<i64> = (0..3).map(|_| fixture.worker_cue(user, |_| ()).key).collect();
+    let cues: Vec<CueKey> = (0..3).map(|_| fixture.worker_cue(user, |_| ()).key).collect();
     fixture.advance(2 * 3_600);
     let now = fixture.now();
     let pause = |limit| {
         fixture.app.store.write(move |tx| pause_above_limit(tx, user, limit, now)).wait().unwrap()
     };
     assert_eq!((pause(None), pause(Some(3)), pause(Some(1)), pause(Some(1))), (0, 0, 2, 0));
-    let found = |key: i64| (fixture.cue(key).status, fixture.cue(key).missed_count);
+    let found = |key: CueKey| (fixture.cue(key).status, fixture.cue(key).missed_count);
     assert_eq!(found(cues[0]), (CueStatus::Active, 0), "the oldest cue stays active and due");
     assert_eq!([found(cues[1]), found(cues[2])], [(CueStatus::Paused, 2), (CueStatus::Paused, 2)]);
 }
