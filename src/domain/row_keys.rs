@@ -31,7 +31,4 @@ macro_rules! row_keys {
     };
 }
 
-row_keys!(UserKey);
-
-pub type CueKey = i64;
-pub type ExecutionKey = i64;
+row_keys!(UserKey, CueKey, ExecutionKey);

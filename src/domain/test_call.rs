@@ -11,7 +11,7 @@ use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::domain::execution::attempt::FailureCause;
 use crate::domain::ids::ExecutionId;
 use crate::domain::json::JsonText;
-use crate::domain::row_keys::UserKey;
+use crate::domain::row_keys::{CueKey, ExecutionKey, UserKey};
 use crate::domain::webhook::delivery::{AttemptRef, DeliverySpec, SignedRequest, signed_request};
 
 /// Test calls of an account in any minute. Each calls an address that the account chooses, outside of its quota.
@@ -46,9 +46,9 @@ impl TestCall {
     /// The request: that of a first attempt at the start of the test, with the header of a test.
     pub fn into_request(self) -> SignedRequest {
         let attempt = AttemptRef {
-            key: 0,
+            key: ExecutionKey::default(),
             id: self.id,
-            cue_key: 0,
+            cue_key: CueKey::default(),
             user_key: UserKey::default(),
             destination: 0,
             attempt: 1,

@@ -17,7 +17,7 @@ use crate::domain::notification::alert::Alert;
 use crate::domain::notification::{
     MAX_MAILS, NotificationKind, RATE_WINDOW, is_expired, notification_id, suppressed_until,
 };
-use crate::domain::row_keys::UserKey;
+use crate::domain::row_keys::{CueKey, ExecutionKey, UserKey};
 use crate::domain::text::hex;
 use crate::domain::time::saturating_sub;
 use crate::error::{Error, Result};
@@ -103,7 +103,7 @@ pub fn delete(app: &App, user_key: UserKey, id: String) -> Pending<()> {
 /// streak tells it only if it tells every one. Returns whether a channel mails the failures of the cue.
 pub(super) fn announce_failure(
     tx: &WriteTx<'_>,
-    (failed, key): (&FailedExecution, i64),
+    (failed, key): (&FailedExecution, ExecutionKey),
     streak: i64,
     alert: Option<&Alert>,
     now: Timestamp,
@@ -161,7 +161,7 @@ pub(super) fn announce_reminder(
     // The run may have been deleted.
     let run = channels::find_failed_run(tx, last_key, subject.clone(), streak.failures)?;
     let reason = run.as_ref().map(FailedRun::reason);
-    let id = message_id(&[cue_key, 4, due.channel_key], now);
+    let id = message_id(&[cue_key.number(), 4, due.channel_key], now);
     let since = (streak.since, streak.failures);
     let mut message = message::reminder(&subject, id, reason.as_deref(), since, now);
     message.alert = alert.map(|alert| Alert { created_at: now, ..alert.clone() }.json());
@@ -172,7 +172,7 @@ pub(super) fn announce_reminder(
 /// The first success of a cue after failures of which a channel has told one.
 pub(super) fn announce_recovery(
     tx: &WriteTx<'_>,
-    (user_key, cue_key, key): (UserKey, i64, i64),
+    (user_key, cue_key, key): (UserKey, CueKey, ExecutionKey),
     streak: outbox::Streak,
     now: Timestamp,
 ) -> Result<()> {
@@ -183,7 +183,7 @@ pub(super) fn announce_recovery(
     let Some((subject, tags)) = channels::find_subject(tx, cue_key, execution_id)? else {
         return Ok(());
     };
-    let id = message_id(&[key, 1], now);
+    let id = message_id(&[key.number(), 1], now);
     let message = message::recovered(&subject, id, (streak.since, streak.failures), now);
     let events = vec![CUE_RECOVERED.to_owned()];
     announce(tx, user_key, notice(events, tags, now, message))
@@ -192,7 +192,7 @@ pub(super) fn announce_recovery(
 /// `reason` follows "was paused", as in "by request".
 pub(super) fn announce_pause(
     tx: &WriteTx<'_>,
-    (user_key, cue_key): (UserKey, i64),
+    (user_key, cue_key): (UserKey, CueKey),
     reason: &str,
     now: Timestamp,
 ) -> Result<()> {
@@ -200,14 +200,14 @@ pub(super) fn announce_pause(
         return Ok(());
     }
     let Some((subject, tags)) = channels::find_subject(tx, cue_key, None)? else { return Ok(()) };
-    let message = message::paused(&subject, message_id(&[cue_key, 2], now), reason, now);
+    let message = message::paused(&subject, message_id(&[cue_key.number(), 2], now), reason, now);
     announce(tx, user_key, notice(vec![CUE_PAUSED.to_owned()], tags, now, message))
 }
 
 /// It is told at `at`, or later with what it then says.
 pub(super) fn announce_alert(
     tx: &WriteTx<'_>,
-    (user_key, cue_key): (UserKey, Option<i64>),
+    (user_key, cue_key): (UserKey, Option<CueKey>),
     alert: &Alert,
     at: Timestamp,
 ) -> Result<()> {
@@ -260,7 +260,7 @@ fn insert_notice(tx: &WriteTx<'_>, user_key: UserKey, notice: &Notice) -> Result
 /// Returns whether a channel mails events of this word about the cue.
 pub(super) fn is_mailed(
     tx: &WriteTx<'_>,
-    (user_key, cue_key): (UserKey, i64),
+    (user_key, cue_key): (UserKey, CueKey),
     event: &str,
 ) -> Result<bool> {
     if !channels::any_listens(tx, user_key)? {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 
 use crate::domain::notification::alert::ALERT_THRESHOLD;
+use crate::domain::row_keys::CueKey;
 use crate::error::{Error, Result};
 use crate::service::channels;
 use crate::store::channels::{DueReminder, forget_told, list_due_reminders, record_told};
@@ -12,7 +13,7 @@ use crate::store::{WriteTx, alerts};
 
 /// Sends a batch of the reminders that are due. One that cannot be read holds up no other.
 pub fn send_due(tx: &WriteTx<'_>, limit: u32, now: Timestamp) -> Result<()> {
-    let mut of_cues = BTreeMap::<i64, Vec<DueReminder>>::new();
+    let mut of_cues = BTreeMap::<CueKey, Vec<DueReminder>>::new();
     for due in list_due_reminders(tx, now, limit)? {
         of_cues.entry(due.cue_key).or_default().push(due);
     }
@@ -21,7 +22,7 @@ pub fn send_due(tx: &WriteTx<'_>, limit: u32, now: Timestamp) -> Result<()> {
             Err(error @ Error::Storage(_)) => return Err(error),
             Err(error) => {
                 tx.on_commit(
-                    move || tracing::error!(cue_row = cue_key, %error, "reminders skipped"),
+                    move || tracing::error!(cue_row = cue_key.number(), %error, "reminders skipped"),
                 );
                 forget_told(tx, cue_key)?;
             }

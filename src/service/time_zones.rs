@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::app::App;
 use crate::domain::notification::alert::{MovedRun, MovedRuns};
 use crate::domain::notification::event::EventType;
-use crate::domain::row_keys::UserKey;
+use crate::domain::row_keys::{CueKey, UserKey};
 use crate::domain::schedule::Zone;
 use crate::domain::schedule::zone_change::first_difference;
 use crate::domain::time::{saturating_add, saturating_sub};
@@ -38,7 +38,7 @@ struct ChangedZone {
     old: Option<Zone>,
     new: Vec<u8>,
     /// Key of the last cue that has moved before a stop: it does not move twice.
-    moved_until: i64,
+    moved_until: CueKey,
 }
 
 /// Follows the rules as they are now. All runs up to `fired_until` have fired. Calls `between` after each batch, and
@@ -53,7 +53,7 @@ pub fn follow(app: &App, fired_until: Timestamp, between: impl Fn() -> bool) -> 
             return None;
         }
         let old = zone.rules.filter(|_| !is_mixed).and_then(|old| read_rules(&zone.name, &old));
-        let moved_until = zone.moved_until.filter(|_| !is_mixed).unwrap_or(0);
+        let moved_until = zone.moved_until.filter(|_| !is_mixed).unwrap_or_default();
         Some((zone.name, ChangedZone { old, new, moved_until }))
     });
     let change = ZoneChange { zones: changed.collect(), fired_until, now: app.clock.now() };
@@ -85,7 +85,7 @@ fn move_all(app: &App, change: &Arc<ZoneChange>, between: impl Fn() -> bool) -> 
         change.zones.iter().filter(|(name, zone)| may_move(name, zone, change.fired_until));
     let zones: Vec<&str> = moving.map(|(name, _)| name.as_str()).collect();
     let names = json!(zones).to_string();
-    let (mut count, mut after) = (0, 0);
+    let (mut count, mut after) = (0, CueKey::default());
     while !zones.is_empty() {
         // A new zone moves nothing as a rule: its cues are only read.
         let cues = app
@@ -94,7 +94,7 @@ fn move_all(app: &App, change: &Arc<ZoneChange>, between: impl Fn() -> bool) -> 
         let Some(last) = cues.last() else { break };
         after = last.key;
         let moved = cues.iter().filter(|cue| moved_run(cue, change).is_some());
-        let moved: Vec<i64> = moved.map(|cue| cue.key).collect();
+        let moved: Vec<CueKey> = moved.map(|cue| cue.key).collect();
         if !moved.is_empty() {
             count += move_batch(app, change, moved)?;
         }
@@ -121,7 +121,7 @@ fn may_move(name: &str, zone: &ChangedZone, fired_until: Timestamp) -> bool {
 
 /// In one write with the alerts, so that no moved run is left untold, and with the progress. Returns how many moved. What
 /// fails because of a single cue or alert is left out: the others move.
-fn move_batch(app: &App, change: &Arc<ZoneChange>, keys: Vec<i64>) -> Result<usize> {
+fn move_batch(app: &App, change: &Arc<ZoneChange>, keys: Vec<CueKey>) -> Result<usize> {
     let change = Arc::clone(change);
     let batch = move |tx: &WriteTx<'_>| {
         let (mut total, mut users) = (MovedRuns::default(), BTreeMap::<UserKey, MovedRuns>::new());
@@ -170,7 +170,7 @@ fn keep_fault<T>(done: Result<T>, faults: &mut Vec<Error>) -> Result<Option<T>> 
 
 fn move_cue(
     tx: &WriteTx<'_>,
-    key: i64,
+    key: CueKey,
     change: &ZoneChange,
 ) -> Result<Option<(UserKey, MovedRun)>> {
     // A request may have changed it since it was read.

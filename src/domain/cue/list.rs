@@ -9,6 +9,7 @@ use crate::domain::cue::slug::SlugFilter;
 use crate::domain::cue::tags::Tags;
 use crate::domain::cue::{Cue, CueStatus, Transport};
 use crate::domain::execution::ExecutionStatus;
+use crate::domain::row_keys::CueKey;
 use crate::domain::text::word_enum;
 use crate::domain::webhook::callback::host_of;
 
@@ -123,7 +124,7 @@ pub enum SortValue {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListPosition {
     pub value: SortValue,
-    pub key: i64,
+    pub key: CueKey,
 }
 
 impl CueSort {
@@ -205,11 +206,11 @@ mod tests {
     use super::*;
 
     fn sorted(sort: CueSort, values: &[SortValue]) -> Vec<i64> {
-        let positions =
-            values.iter().zip(1..).map(|(value, key)| ListPosition { value: value.clone(), key });
+        let positions = values.iter().cloned().zip((1..).map(CueKey::new));
+        let positions = positions.map(|(value, key)| ListPosition { value, key });
         let mut positions: Vec<ListPosition> = positions.collect();
         positions.sort_by(|one, other| sort.compare(one, other));
-        positions.iter().map(|position| position.key).collect()
+        positions.iter().map(|position| position.key.number()).collect()
     }
 
     #[test]

@@ -20,7 +20,7 @@ use crate::domain::cue_fields::{Policies, PoliciesPatch};
 use crate::domain::execution::RetryPolicy;
 use crate::domain::execution::outcome::VerificationMode;
 use crate::domain::json::{JsonObject, JsonStr, JsonText, merged, read};
-use crate::domain::row_keys::UserKey;
+use crate::domain::row_keys::{CueKey, UserKey};
 use crate::domain::schedule::interval::Interval;
 use crate::domain::schedule::{
     Bounds, CatchUp, Schedule, ScheduleError, ScheduleRule, Zone, parse_instant,
@@ -44,7 +44,7 @@ word_enum! {
 /// A stored cue without its payload, which has a row of its own.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Cue {
-    pub key: i64,
+    pub key: CueKey,
     pub id: String,
     pub user_key: UserKey,
     pub slug: Option<Slug>,
@@ -101,7 +101,7 @@ impl NewCue {
         schedule.bounds.delay_seconds = Some(jitter_delay(&id, schedule.bounds.jitter_seconds));
         let next_run = schedule.first_run(now)?;
         let cue = Cue {
-            key: 0,
+            key: CueKey::default(),
             id,
             user_key,
             slug: self.slug,

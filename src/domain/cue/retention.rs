@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
+use crate::domain::row_keys::CueKey;
 use crate::domain::time::EARLIEST_CLOCK;
 
 /// Running time after a start or a jump before history is deleted by age: a wrong date is noticed in that time.
@@ -42,10 +43,10 @@ impl Retention {
 
     /// A sweep walks all kept executions, so it is due once per 1/32 of the limit. The cue's key shifts the phase, so
     /// that cues created together are not swept together.
-    pub fn is_sweep_due(&self, cue_key: i64, before: i64, after: i64) -> bool {
+    pub fn is_sweep_due(&self, cue_key: CueKey, before: i64, after: i64) -> bool {
         let Some(runs) = self.runs.map(i64::from) else { return false };
         let stride = (runs / 32).max(1);
-        let phase = |count: i64| count.saturating_add(cue_key.rem_euclid(stride)) / stride;
+        let phase = |count: i64| count.saturating_add(cue_key.number().rem_euclid(stride)) / stride;
         after > runs && phase(before) != phase(after)
     }
 }
@@ -164,6 +165,7 @@ mod tests {
     fn a_full_history_is_swept_once_per_stride_and_not_together_with_others() {
         let keeps = |runs| Retention { age: None, runs };
         let sweeps = |retention: Retention, key, runs: std::ops::Range<i64>| {
+            let key = CueKey::new(key);
             runs.filter(|before| retention.is_sweep_due(key, *before, before + 1)).count()
         };
         assert_eq!(sweeps(keeps(Some(1_000)), 7, 0..1_000), 0);
@@ -171,9 +173,12 @@ mod tests {
             assert!((32..=33).contains(&sweeps(keeps(Some(1_000)), key, 1_000..2_000)), "{key}");
         }
         assert_eq!((sweeps(keeps(Some(5)), 7, 0..100), sweeps(keeps(None), 7, 0..10_000)), (95, 0));
-        assert!(keeps(Some(1_000)).is_sweep_due(7, 1_000, 1_100), "several runs at once");
-        let at_once =
-            (0..3_100).filter(|key| keeps(Some(1_000)).is_sweep_due(*key, 5_000, 5_001)).count();
+        assert!(
+            keeps(Some(1_000)).is_sweep_due(CueKey::new(7), 1_000, 1_100),
+            "several runs at once"
+        );
+        let is_due = |key: &CueKey| keeps(Some(1_000)).is_sweep_due(*key, 5_000, 5_001);
+        let at_once = (0..3_100).map(CueKey::new).filter(is_due).count();
         assert_eq!(at_once, 100);
     }
 }

@@ -323,17 +323,17 @@ mod tests {
 
     use super::*;
     use crate::domain::ids::ExecutionId;
-    use crate::domain::row_keys::UserKey;
+    use crate::domain::row_keys::{CueKey, ExecutionKey, UserKey};
     use crate::domain::webhook::delivery::AttemptRef;
 
-    fn claimed(key: i64, user_key: UserKey, destination: i64) -> ClaimedDelivery {
+    fn claimed(key: i64, user_key: i64, destination: i64) -> ClaimedDelivery {
         let (id, scheduled_for) = (ExecutionId::from_bytes([0; 16]), Timestamp::UNIX_EPOCH);
-        let (cue_key, attempt, by_schedule, started_at) = (1, 1, true, scheduled_for);
+        let (attempt, by_schedule, started_at) = (1, true, scheduled_for);
         let attempt_ref = AttemptRef {
-            key,
+            key: ExecutionKey::new(key),
             id,
-            cue_key,
-            user_key,
+            cue_key: CueKey::new(1),
+            user_key: UserKey::new(user_key),
             destination,
             attempt,
             scheduled_for,
@@ -354,10 +354,10 @@ mod tests {
     fn destinations_take_turns_and_few_attempts_use_a_processor_at_once() {
         let mut queue = AttemptQueue::new(64, 1);
         for key in 0..12 {
-            queue.push(claimed(key, UserKey::new(1 + key / 8), if key < 6 { 1 } else { key }));
+            queue.push(claimed(key, 1 + key / 8, if key < 6 { 1 } else { key }));
         }
         let mut take_at = |millis: u64| match queue.next(Duration::from_millis(millis)) {
-            Next::Attempt(claimed) => Ok(claimed.attempt_ref.key),
+            Next::Attempt(claimed) => Ok(claimed.attempt_ref.key.number()),
             Next::After(time) => Err(Some(time)),
             Next::None => Err(None),
         };
@@ -375,11 +375,11 @@ mod tests {
         // Nine attempts that wait for each other end only if each has its own thread.
         let run = move |claimed: ClaimedDelivery| {
             all.wait();
-            done.send(claimed.attempt_ref.key).unwrap();
+            done.send(claimed.attempt_ref.key.number()).unwrap();
             None
         };
         let pool = DeliveryThreads::start(9, 9, run, || ()).unwrap();
-        (0..9).for_each(|key| pool.submit([claimed(key, UserKey::new(key), key)]));
+        (0..9).for_each(|key| pool.submit([claimed(key, key, key)]));
         drop(pool);
         // The channel closes with the last thread.
         let mut ended: Vec<_> = ends.iter().collect();

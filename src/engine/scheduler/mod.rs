@@ -16,7 +16,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::app::App;
 use crate::domain::cue::retention::SETTLING_TIME;
 use crate::domain::notification::event::{Event, ServerChange};
-use crate::domain::row_keys::UserKey;
+use crate::domain::row_keys::{CueKey, UserKey};
 use crate::domain::schedule::catch_up::{CaughtUp, MissReason, Outage, gap};
 use crate::domain::schedule::wall_clock::{ClockFault, PROOF_TIME};
 use crate::domain::time::just_before;
@@ -287,7 +287,7 @@ pub struct Scheduler {
     /// The missed runs that have caught up and are not reported yet.
     caught_up: BTreeMap<UserKey, CaughtUp>,
     /// Rows of due cues that the next batches fire, accounts in turns. Empty without a backlog.
-    turns: VecDeque<i64>,
+    turns: VecDeque<CueKey>,
 }
 
 impl Scheduler {
@@ -518,7 +518,7 @@ fn fire_batch(
     deliveries: Option<&DeliveryService>,
     now: Timestamp,
     outage: Outage,
-    turns: Vec<i64>,
+    turns: Vec<CueKey>,
 ) -> Result<FireSummary> {
     let firer = CueFirer::new(app, now);
     let fire = move |tx: &WriteTx<'_>| firer.fire_due(tx, outage, &turns, BATCH);
@@ -531,9 +531,9 @@ fn fire_batch(
 /// Round robin over users: the first cue of each, then the second, up to `limit` cues, so that the many cues of one
 /// account do not delay the few of another (contract §11.5). `backlog` holds the users and keys of cues. Cues of the
 /// same turn keep their order.
-fn round_robin(backlog: &[(i64, i64)], limit: usize) -> Vec<i64> {
+fn round_robin(backlog: &[(UserKey, CueKey)], limit: usize) -> Vec<CueKey> {
     let mut next_turns = HashMap::new();
-    let mut turns: Vec<(u32, i64)> = backlog
+    let mut turns: Vec<(u32, CueKey)> = backlog
         .iter()
         .map(|(user_key, cue_key)| {
             let next: &mut u32 = next_turns.entry(*user_key).or_default();
@@ -551,8 +551,9 @@ mod tests {
 
     #[test]
     fn the_first_cue_of_every_user_comes_before_the_second_of_any() {
-        let backlog = [(1, 10), (1, 11), (1, 12), (2, 20), (3, 30), (2, 21)];
-        assert_eq!(round_robin(&backlog, 6), [10, 20, 30, 11, 21, 12]);
-        assert_eq!(round_robin(&backlog, 2), [10, 20]);
+        let backlog = [(1, 10), (1, 11), (1, 12), (2, 20), (3, 30), (2, 21)]
+            .map(|(user, cue)| (UserKey::new(user), CueKey::new(cue)));
+        assert_eq!(round_robin(&backlog, 6), [10, 20, 30, 11, 21, 12].map(CueKey::new));
+        assert_eq!(round_robin(&backlog, 2), [10, 20].map(CueKey::new));
     }
 }

@@ -8,6 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::app::App;
 use crate::domain::cue::retention::{Retention, RetentionClock, SETTLING_TIME};
+use crate::domain::row_keys::{CueKey, ExecutionKey};
 use crate::domain::time::saturating_sub;
 use crate::error::Result;
 use crate::store::ReadTx;
@@ -36,14 +37,14 @@ const MAX_REMEMBERED: usize = 10_000;
 pub struct RetentionSweeper {
     clock: RetentionClock,
     /// The key up to which expired executions are deleted, the newest creation up to there, and the start of the round.
-    expired_up_to: i64,
+    expired_up_to: ExecutionKey,
     newest: Timestamp,
     round: Option<Timestamp>,
     /// Progress of the round: the last key swept, by cue, of histories that take several batches. Otherwise a cue that
     /// nobody claims would be read from its beginning at every sweep. What finishes later is deleted in the next round.
-    trimmed: BTreeMap<i64, i64>,
+    trimmed: BTreeMap<CueKey, ExecutionKey>,
     /// The cue up to which histories are queued after `--retain` was lowered; `None` once that is done.
-    marking: Option<i64>,
+    marking: Option<CueKey>,
     has_begun: bool,
     is_shrinking: bool,
 }
@@ -55,9 +56,9 @@ pub enum SweepOutcome {
 }
 
 struct CueHistory {
-    cue_key: i64,
-    deletable: Vec<i64>,
-    reached: i64,
+    cue_key: CueKey,
+    deletable: Vec<ExecutionKey>,
+    reached: ExecutionKey,
     /// All executions beyond the number to keep were read.
     is_read: bool,
 }
@@ -126,7 +127,7 @@ impl RetentionSweeper {
         let runs = retention.runs.map(i64::from);
         let keeps_less = runs.is_some_and(|runs| before.is_none_or(|before| runs < before));
         if keeps_less {
-            self.marking = Some(0);
+            self.marking = Some(CueKey::default());
         } else if runs != before {
             app.store
                 .write_with_priority(move |tx| retention::set_retained_runs(tx, runs))
@@ -140,22 +141,24 @@ impl RetentionSweeper {
         // A round in the future began while the clock ran ahead.
         let is_over = |began: Timestamp| began > now || now.duration_since(began) >= ROUND_INTERVAL;
         if self.round.is_none_or(is_over) {
-            (self.expired_up_to, self.newest, self.round) = (0, Timestamp::MIN, Some(now));
+            (self.expired_up_to, self.newest, self.round) =
+                (ExecutionKey::default(), Timestamp::MIN, Some(now));
             self.trimmed.clear();
         }
     }
 
-    fn mark(&mut self, app: &App, retention: Retention, after: i64) -> Result<SweepOutcome> {
+    fn mark(&mut self, app: &App, retention: Retention, after: CueKey) -> Result<SweepOutcome> {
         let runs = retention.runs.map(i64::from);
+        let up_to = CueKey::new(after.number() + CUE_BATCH);
         let is_last = app.store.write_with_priority(move |tx| {
-            retention::queue_cues(tx, after, after + CUE_BATCH, runs.unwrap_or(i64::MAX))?;
-            let is_last = retention::last_cue_key(tx)? <= after + CUE_BATCH;
+            retention::queue_cues(tx, after, up_to, runs.unwrap_or(i64::MAX))?;
+            let is_last = retention::last_cue_key(tx)? <= up_to;
             if is_last {
                 retention::set_retained_runs(tx, runs)?;
             }
             Ok(is_last)
         });
-        self.marking = if is_last.wait()? { None } else { Some(after + CUE_BATCH) };
+        self.marking = if is_last.wait()? { None } else { Some(up_to) };
         Ok(SweepOutcome::Again)
     }
 
@@ -164,8 +167,8 @@ impl RetentionSweeper {
     fn queued_histories(&self, read: &ReadTx<'_>, retention: Retention) -> Result<Vec<CueHistory>> {
         let (mut histories, mut count) = (Vec::new(), 0);
         for cue_key in retention::queued_cues(read)? {
-            let after = self.trimmed.get(&cue_key).copied().unwrap_or(0);
-            let surplus = retention::surplus(read, cue_key, retention.runs)?.unwrap_or(0);
+            let after = self.trimmed.get(&cue_key).copied().unwrap_or_default();
+            let surplus = retention::surplus(read, cue_key, retention.runs)?.unwrap_or_default();
             let scan = retention::scan_history(read, cue_key, after, surplus)?;
             count += scan.deletable.len();
             let reached = scan.last_key.unwrap_or(after);
@@ -197,14 +200,18 @@ impl RetentionSweeper {
 
 /// Deletes the executions found in `histories` and removes finished cues from the queue. Returns the first unfinished
 /// cue and the last key read.
-fn trim(app: &App, retention: Retention, histories: Vec<CueHistory>) -> Result<Option<(i64, i64)>> {
+fn trim(
+    app: &App,
+    retention: Retention,
+    histories: Vec<CueHistory>,
+) -> Result<Option<(CueKey, ExecutionKey)>> {
     let write = app.store.write_with_priority(move |tx| {
-        let deletable: Vec<i64> =
+        let deletable: Vec<ExecutionKey> =
             histories.iter().flat_map(|history| &history.deletable).copied().collect();
         let mut done = retention::delete_executions(tx, &deletable)?;
         for history in &histories {
             if let Some(next) = history.deletable.get(done) {
-                return Ok(Some((history.cue_key, next - 1)));
+                return Ok(Some((history.cue_key, next.previous())));
             }
             done -= history.deletable.len();
             let is_done = history.is_read
@@ -224,14 +231,14 @@ fn trim(app: &App, retention: Retention, histories: Vec<CueHistory>) -> Result<O
 }
 
 /// Deletes the executions found in `scan`. Returns the key up to which that is done.
-fn delete(app: &App, scan: &HistoryScan) -> Result<i64> {
-    let (keys, up_to) = (scan.deletable.clone(), scan.last_key.unwrap_or(0));
+fn delete(app: &App, scan: &HistoryScan) -> Result<ExecutionKey> {
+    let (keys, up_to) = (scan.deletable.clone(), scan.last_key.unwrap_or_default());
     if keys.is_empty() {
         return Ok(up_to);
     }
     let write = app.store.write_with_priority(move |tx| {
         let done = retention::delete_executions(tx, &keys)?;
-        Ok(if done < keys.len() { keys[done] - 1 } else { up_to })
+        Ok(if done < keys.len() { keys[done].previous() } else { up_to })
     });
     write.wait()
 }

@@ -11,7 +11,7 @@ use crate::domain::cue::list::{
 };
 use crate::domain::cue::slug::SlugFilter;
 use crate::domain::cue::{CueStatus, Transport};
-use crate::domain::row_keys::UserKey;
+use crate::domain::row_keys::{CueKey, UserKey};
 use crate::domain::time::JsonTimestamp;
 use crate::error::Result;
 use crate::http::limits::Turn;
@@ -135,7 +135,7 @@ const DIGEST_BYTES: usize = 4;
 /// to. Callers take it from a response and send it back as it is.
 fn encode_cursor(filter: &CueFilter, sort: CueSort, last: &ListPosition) -> String {
     let mut bytes = digest(filter, sort).to_vec();
-    bytes.extend(last.key.to_be_bytes());
+    bytes.extend(last.key.number().to_be_bytes());
     match &last.value {
         SortValue::None => bytes.push(NONE),
         SortValue::Instant(millis) => {
@@ -175,7 +175,7 @@ fn decode_cursor(
     if *digest_given != digest(filter, sort) {
         return Err(CursorError::OtherList);
     }
-    Ok(ListPosition { value, key: i64::from_be_bytes(*key) })
+    Ok(ListPosition { value, key: CueKey::new(i64::from_be_bytes(*key)) })
 }
 
 fn digest(filter: &CueFilter, sort: CueSort) -> [u8; DIGEST_BYTES] {
@@ -226,7 +226,7 @@ mod tests {
             (CueSort::Name, SortValue::name("Straße \u{0} 𝄞")),
             (CueSort::Name, SortValue::name("")),
         ] {
-            let last = ListPosition { value, key: 1 << 40 };
+            let last = ListPosition { value, key: CueKey::new(1 << 40) };
             let text = encode_cursor(&filter, sort, &last);
             assert!(
                 text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte)),

@@ -176,7 +176,7 @@ fn read_indexed(
     let first = match &list.start {
         ListStart::Offset(0) => Some(if is_descending { i64::MAX } else { i64::MIN }),
         ListStart::Offset(offset) => key_at(read, &rows, is_descending, *offset, total)?,
-        ListStart::After(last) => last.key.checked_add(if is_descending { -1 } else { 1 }),
+        ListStart::After(last) => last.key.number().checked_add(if is_descending { -1 } else { 1 }),
     };
     let mut page = CuePage { cues: Vec::new(), total, has_more: false };
     let Some(first) = first else { return Ok((page, false)) };

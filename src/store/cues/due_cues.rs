@@ -6,7 +6,7 @@ use rusqlite::{OptionalExtension, params};
 use crate::domain::account::stats::Figures;
 use crate::domain::cue::{CueStatus, StoredSchedule};
 use crate::domain::cue_fields::Policies;
-use crate::domain::row_keys::UserKey;
+use crate::domain::row_keys::{CueKey, UserKey};
 use crate::domain::schedule::Occurrences;
 use crate::domain::schedule::catch_up::MissReason;
 use crate::error::Result;
@@ -17,7 +17,7 @@ use crate::store::{ReadTx, WriteTx};
 row! { columns, "",
 #[derive(Debug, Clone)]
 pub struct DueCue {
-    pub key: i64 = "cues.key",
+    pub key: CueKey = "cues.key",
     pub user_key: UserKey,
     pub next_run: Timestamp,
     pub run_count: i64,
@@ -69,14 +69,14 @@ pub fn list(
     after: Timestamp,
     until: Timestamp,
     limit: usize,
-) -> Result<Vec<(i64, rusqlite::Result<DueCue>)>> {
+) -> Result<Vec<(CueKey, rusqlite::Result<DueCue>)>> {
     let mut due = read.prepare_cached(LIST)?;
     let bounds = params![millis(until), row_count(limit), millis(after)];
     let due = due.query_map(bounds, |row| Ok((row.get(0)?, from_row(row))))?;
     Ok(due.collect::<rusqlite::Result<_>>()?)
 }
 
-pub fn find(read: &ReadTx<'_>, key: i64, now: Timestamp) -> Result<Option<DueCue>> {
+pub fn find(read: &ReadTx<'_>, key: CueKey, now: Timestamp) -> Result<Option<DueCue>> {
     read.find(FIND, params![millis(now), key])
 }
 
@@ -85,17 +85,17 @@ pub fn backlog(
     after: Timestamp,
     until: Timestamp,
     limit: usize,
-) -> Result<Vec<(i64, i64)>> {
+) -> Result<Vec<(UserKey, CueKey)>> {
     read.all(BACKLOG, params![millis(after), millis(until), row_count(limit)])
 }
 
 /// As in [`list`], a cue that cannot be read is an inner error.
 pub fn find_all(
     read: &ReadTx<'_>,
-    keys: &[i64],
+    keys: &[CueKey],
     after: Timestamp,
     until: Timestamp,
-) -> Result<Vec<(i64, rusqlite::Result<DueCue>)>> {
+) -> Result<Vec<(CueKey, rusqlite::Result<DueCue>)>> {
     let mut find = read.prepare_cached(FIND)?;
     let mut due = Vec::with_capacity(keys.len());
     for key in keys {
@@ -113,7 +113,7 @@ pub fn next(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
 
 pub fn advance(
     tx: &WriteTx<'_>,
-    cue_key: i64,
+    cue_key: CueKey,
     next_run: Option<Timestamp>,
     runs: usize,
     missed: u64,
@@ -134,14 +134,19 @@ pub fn advance(
 }
 
 /// Completes a recurring cue that has no further run.
-pub fn complete(tx: &WriteTx<'_>, user_key: UserKey, cue_key: i64, now: Timestamp) -> Result<()> {
+pub fn complete(
+    tx: &WriteTx<'_>,
+    user_key: UserKey,
+    cue_key: CueKey,
+    now: Timestamp,
+) -> Result<()> {
     let sql = "UPDATE cues SET status = 'completed', updated_at = ?2 WHERE key = ?1";
     tx.run(sql, params![cue_key, millis(now)])?;
     tx.counters().move_cues(user_key, CueStatus::Active, CueStatus::Completed, 1);
     Ok(())
 }
 
-pub fn fail_cue(tx: &WriteTx<'_>, cue_key: i64, reason: &str, now: Timestamp) -> Result<()> {
+pub fn fail_cue(tx: &WriteTx<'_>, cue_key: CueKey, reason: &str, now: Timestamp) -> Result<()> {
     let sql = "UPDATE cues SET status = 'failed', next_run = NULL, warning = ?2, updated_at = ?3
                 WHERE key = ?1 AND status = 'active' RETURNING user_key";
     if let Some(user_key) = tx.find(sql, params![cue_key, reason, millis(now)])? {
@@ -159,7 +164,7 @@ pub struct OnceCue {
     user_key: UserKey,
 } }
 
-pub fn find_once(read: &ReadTx<'_>, cue_key: i64) -> Result<Option<OnceCue>> {
+pub fn find_once(read: &ReadTx<'_>, cue_key: CueKey) -> Result<Option<OnceCue>> {
     // Reads few columns, because it runs after every delivery.
     read.find(
         concat!("SELECT ", once_columns!(), " FROM cues WHERE key = ?1 AND at IS NOT NULL"),
@@ -169,7 +174,7 @@ pub fn find_once(read: &ReadTx<'_>, cue_key: i64) -> Result<Option<OnceCue>> {
 
 pub fn end_once(
     tx: &WriteTx<'_>,
-    cue_key: i64,
+    cue_key: CueKey,
     cue: &OnceCue,
     status: CueStatus,
     now: Timestamp,
@@ -186,7 +191,7 @@ const EXTEND_MISSED: &str = "UPDATE missed_runs SET last = ?3, count = count + ?
 /// Records at `now` the runs of a user's cue for which no execution was created. Does nothing if `missed` is empty.
 pub fn insert_missed(
     tx: &WriteTx<'_>,
-    (user_key, cue_key): (UserKey, i64),
+    (user_key, cue_key): (UserKey, CueKey),
     missed: Occurrences,
     reason: MissReason,
     now: Timestamp,
@@ -206,7 +211,7 @@ pub fn insert_missed(
     Ok(())
 }
 
-pub fn add_missed_count(tx: &WriteTx<'_>, cue_key: i64, count: i64) -> Result<()> {
+pub fn add_missed_count(tx: &WriteTx<'_>, cue_key: CueKey, count: i64) -> Result<()> {
     tx.run(
         "UPDATE cues SET missed_count = missed_count + ?2 WHERE key = ?1",
         params![cue_key, count],
@@ -215,7 +220,7 @@ pub fn add_missed_count(tx: &WriteTx<'_>, cue_key: i64, count: i64) -> Result<()
 
 pub fn list_missed(
     read: &ReadTx<'_>,
-    cue_key: i64,
+    cue_key: CueKey,
     limit: u32,
     offset: u64,
 ) -> Result<(Vec<MissedRuns>, i64)> {
@@ -230,13 +235,13 @@ pub fn list_missed(
 }
 
 /// A clock that was ahead fired the run, before `cued clock accept` set the cue back (contract §4.12).
-pub fn is_fired_ahead(read: &ReadTx<'_>, cue_key: i64, at: Timestamp) -> Result<bool> {
+pub fn is_fired_ahead(read: &ReadTx<'_>, cue_key: CueKey, at: Timestamp) -> Result<bool> {
     let sql = "SELECT 1 FROM fired_ahead WHERE cue_key = ?1 AND first <= ?2 AND last >= ?2";
-    read.any(sql, [cue_key, millis(at)])
+    read.any(sql, (cue_key, millis(at)))
 }
 
-pub fn forget_fired_ahead(tx: &WriteTx<'_>, cue_key: i64, next_run: Timestamp) -> Result<()> {
-    tx.run("DELETE FROM fired_ahead WHERE cue_key = ?1 AND last < ?2", [cue_key, millis(next_run)])
+pub fn forget_fired_ahead(tx: &WriteTx<'_>, cue_key: CueKey, next_run: Timestamp) -> Result<()> {
+    tx.run("DELETE FROM fired_ahead WHERE cue_key = ?1 AND last < ?2", (cue_key, millis(next_run)))
 }
 
 pub fn has_fired_ahead(read: &ReadTx<'_>) -> Result<bool> {

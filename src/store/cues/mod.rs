@@ -20,7 +20,7 @@ use crate::domain::cue::tags::Tags;
 use crate::domain::cue::{Cue, CueStatus, OnFailure, Payload, ScheduleSpec, StoredSchedule};
 use crate::domain::execution::RetryPolicy;
 use crate::domain::ids::CueId;
-use crate::domain::row_keys::UserKey;
+use crate::domain::row_keys::{CueKey, UserKey};
 use crate::domain::webhook::callback::{Callback, DEFAULT_TIMEOUT_SECONDS, Method};
 use crate::error::Result;
 use crate::store::db::columns::{
@@ -87,7 +87,7 @@ pub fn insert(tx: &WriteTx<'_>, mut cue: Cue, payload: Option<&Payload>) -> Resu
     bind_kept(&cue, &mut to)?;
     bind_changed(&cue, &mut to)?;
     to.execute()?;
-    cue.key = tx.last_insert_rowid();
+    cue.key = CueKey::new(tx.last_insert_rowid());
     tx.counters().add_cue(cue.user_key, cue.status);
     if payload.is_some() {
         cue.payload_key = set_payload(tx, cue.key, payload)?;
@@ -140,16 +140,16 @@ pub fn find_id_of_slug(
 }
 
 /// The namespace of the file that a cue comes from; empty for a file without one, `None` if it comes from no file.
-pub fn find_source(read: &ReadTx<'_>, key: i64) -> Result<Option<String>> {
+pub fn find_source(read: &ReadTx<'_>, key: CueKey) -> Result<Option<String>> {
     Ok(read.find("SELECT source FROM cues WHERE key = ?1", [key])?.flatten())
 }
 
-pub fn set_source(tx: &WriteTx<'_>, key: i64, source: &str) -> Result<()> {
+pub fn set_source(tx: &WriteTx<'_>, key: CueKey, source: &str) -> Result<()> {
     tx.execute("UPDATE cues SET source = ?2 WHERE key = ?1", params![key, source])?;
     Ok(())
 }
 
-pub fn find_key(read: &ReadTx<'_>, user_key: UserKey, id: &str) -> Result<Option<i64>> {
+pub fn find_key(read: &ReadTx<'_>, user_key: UserKey, id: &str) -> Result<Option<CueKey>> {
     read.find("SELECT key FROM cues WHERE id = ?2 AND user_key = ?1", params![user_key, id])
 }
 
@@ -170,11 +170,11 @@ pub fn find_delivery_source(read: &ReadTx<'_>, id: &CueId) -> Result<Option<Deli
     read.find(sql, [id.as_str()])
 }
 
-pub fn find_by_key(read: &ReadTx<'_>, key: i64) -> Result<Option<Cue>> {
+pub fn find_by_key(read: &ReadTx<'_>, key: CueKey) -> Result<Option<Cue>> {
     read.find(concat!("SELECT ", columns!(), " FROM cues WHERE key = ?1"), [key])
 }
 
-pub fn record_run(tx: &WriteTx<'_>, cue_key: i64, now: Timestamp) -> Result<()> {
+pub fn record_run(tx: &WriteTx<'_>, cue_key: CueKey, now: Timestamp) -> Result<()> {
     let sql =
         "UPDATE cues SET last_run = ?2, run_count = run_count + 1, updated_at = ?2 WHERE key = ?1";
     tx.run(sql, params![cue_key, millis(now)])
@@ -295,7 +295,7 @@ pub fn overdue_above_limit(
     user_key: UserKey,
     limit: u32,
     now: Timestamp,
-) -> Result<Vec<i64>> {
+) -> Result<Vec<CueKey>> {
     let sql = format!(
         "SELECT key FROM cues WHERE key IN ({ABOVE_LIMIT}) AND next_run <= ?3 AND at IS NULL"
     );
@@ -308,12 +308,12 @@ pub fn pause_above_limit(
     user_key: UserKey,
     limit: u32,
     now: Timestamp,
-) -> Result<Vec<i64>> {
+) -> Result<Vec<CueKey>> {
     let sql = format!(
         "UPDATE cues SET status = 'paused', next_run = NULL, updated_at = ?3
           WHERE key IN ({ABOVE_LIMIT}) AND (at IS NULL OR next_run > ?3 OR next_run IS NULL) RETURNING key"
     );
-    let paused: Vec<i64> = tx.all(&sql, params![user_key, limit, millis(now)])?;
+    let paused: Vec<CueKey> = tx.all(&sql, params![user_key, limit, millis(now)])?;
     let count = i64::try_from(paused.len()).unwrap_or(i64::MAX);
     tx.counters().move_cues(user_key, CueStatus::Active, CueStatus::Paused, count);
     Ok(paused)
@@ -358,7 +358,7 @@ const DELETE_PAYLOAD: &str = "DELETE FROM payloads WHERE key = ?1 RETURNING octe
 /// Returns the row key of the new payload. Superseded payloads stay while executions use them.
 pub fn set_payload(
     tx: &WriteTx<'_>,
-    cue_key: i64,
+    cue_key: CueKey,
     payload: Option<&Payload>,
 ) -> Result<Option<i64>> {
     let payload_key =
@@ -376,7 +376,11 @@ pub fn set_payload(
     Ok(payload_key)
 }
 
-pub fn insert_single_use_payload(tx: &WriteTx<'_>, cue_key: i64, payload: &Payload) -> Result<i64> {
+pub fn insert_single_use_payload(
+    tx: &WriteTx<'_>,
+    cue_key: CueKey,
+    payload: &Payload,
+) -> Result<i64> {
     insert_payload(tx, cue_key, true, payload)
 }
 
@@ -396,8 +400,8 @@ pub fn reuse_or_copy_payload(
 }
 
 /// Checks the cue as well: the row may be gone, and its key may belong to the payload of another cue.
-pub fn find_payload(read: &ReadTx<'_>, cue_key: i64, key: i64) -> Result<Option<String>> {
-    read.find("SELECT body FROM payloads WHERE key = ?1 AND cue_key = ?2", [key, cue_key])
+pub fn find_payload(read: &ReadTx<'_>, cue_key: CueKey, key: i64) -> Result<Option<String>> {
+    read.find("SELECT body FROM payloads WHERE key = ?1 AND cue_key = ?2", (key, cue_key))
 }
 
 pub fn payload_size(read: &ReadTx<'_>, user_key: UserKey, id: &str) -> Result<usize> {
@@ -411,7 +415,7 @@ pub fn find_filters(read: &ReadTx<'_>, key: i64) -> Result<(Option<String>, Opti
 }
 
 /// Queues a cue for the retention sweeper, because its history may exceed the retention limit.
-pub fn queue_for_retention(tx: &WriteTx<'_>, cue_key: i64) -> Result<()> {
+pub fn queue_for_retention(tx: &WriteTx<'_>, cue_key: CueKey) -> Result<()> {
     tx.run("INSERT INTO retention_queue (cue_key) VALUES (?1) ON CONFLICT DO NOTHING", [cue_key])
 }
 
@@ -421,7 +425,7 @@ pub(in crate::store) fn delete_payload(tx: &WriteTx<'_>, key: i64) -> Result<i64
 
 fn insert_payload(
     tx: &WriteTx<'_>,
-    cue_key: i64,
+    cue_key: CueKey,
     is_single_use: bool,
     payload: &Payload,
 ) -> Result<i64> {
@@ -432,18 +436,21 @@ fn insert_payload(
     Ok(tx.last_insert_rowid())
 }
 
-pub(in crate::store) fn current_payload_key(tx: &WriteTx<'_>, cue_key: i64) -> Result<Option<i64>> {
+pub(in crate::store) fn current_payload_key(
+    tx: &WriteTx<'_>,
+    cue_key: CueKey,
+) -> Result<Option<i64>> {
     Ok(tx.find("SELECT payload_key FROM cues WHERE key = ?1", [cue_key])?.flatten())
 }
 
 pub(in crate::store) fn find_shared_payload(
     tx: &WriteTx<'_>,
     sql: &str,
-    cue_key: i64,
+    cue_key: CueKey,
 ) -> Result<SharedPayload> {
     let mut count = 0;
     let mut executions = tx.prepare_cached(sql)?;
-    let payloads = executions.query_map([cue_key, MAX_EXECUTIONS_READ], from_row::<Option<i64>>)?;
+    let payloads = executions.query_map((cue_key, MAX_EXECUTIONS_READ), from_row::<Option<i64>>)?;
     for payload in payloads {
         if let Some(payload) = payload? {
             return Ok(SharedPayload::Found(payload));

@@ -26,7 +26,7 @@ use crate::domain::ids::ExecutionId;
 use crate::domain::json::{self, JsonText};
 use crate::domain::notification::NotificationKind;
 use crate::domain::notification::alert::AlertType;
-use crate::domain::row_keys::UserKey;
+use crate::domain::row_keys::{CueKey, ExecutionKey, UserKey};
 use crate::domain::schedule::{Bounds, CatchUp};
 use crate::domain::webhook::callback::{Callback, Method};
 use crate::domain::webhook::flow::Flow;
@@ -234,7 +234,7 @@ macro_rules! tuples {
 }
 
 plain!(bool, u16, u32, i64, String, Vec<u8>, [u8; 32]);
-row_keys!(UserKey);
+row_keys!(UserKey, CueKey, ExecutionKey);
 words!(
     AlertType,
     CatchUp,

@@ -11,7 +11,7 @@ use crate::domain::execution::attempt::FailureCause;
 use crate::domain::execution::outcome::OutcomeState;
 use crate::domain::execution::{CANCELLED, ExecutionStatus, Trigger};
 use crate::domain::ids::ExecutionId;
-use crate::domain::row_keys::UserKey;
+use crate::domain::row_keys::{CueKey, ExecutionKey, UserKey};
 use crate::domain::time::{saturating_add, saturating_sub};
 use crate::error::Result;
 use crate::store::db::columns::{millis, row_count};
@@ -116,7 +116,7 @@ pub fn select_for_replay(
 /// A page of a cue's executions, newest first, and their total number. The caller checks that the cue is the user's.
 pub fn list_by_cue(
     read: &ReadTx<'_>,
-    cue_key: i64,
+    cue_key: CueKey,
     limit: u32,
     offset: u64,
 ) -> Result<(Vec<ExecutionDetails>, i64)> {
@@ -127,7 +127,7 @@ pub fn list_by_cue(
     Ok((read_rows(read, &page)?, total))
 }
 
-fn read_rows(read: &ReadTx<'_>, keys: &[i64]) -> Result<Vec<ExecutionDetails>> {
+fn read_rows(read: &ReadTx<'_>, keys: &[ExecutionKey]) -> Result<Vec<ExecutionDetails>> {
     let (mut rows, mut bytes) = (Vec::new(), 0_usize);
     for key in keys {
         bytes += read.find::<usize>(TEXT_BYTES, [key])?.unwrap_or(0);
@@ -172,7 +172,7 @@ impl<'a> ResolvedFilter<'a> {
 
     fn from_keys(
         user_key: UserKey,
-        cue_key: Option<i64>,
+        cue_key: Option<CueKey>,
         created: &[(&'static str, i64)],
         filter: &'a ExecutionFilter,
         is_by_tags: bool,
@@ -369,7 +369,13 @@ impl Scan {
         read.one(&self.sql("count(*)"), params_from_iter(&self.values))
     }
 
-    fn page(&self, read: &ReadTx<'_>, total: i64, limit: u32, offset: u64) -> Result<Vec<i64>> {
+    fn page(
+        &self,
+        read: &ReadTx<'_>,
+        total: i64,
+        limit: u32,
+        offset: u64,
+    ) -> Result<Vec<ExecutionKey>> {
         let offset = i64::try_from(offset).unwrap_or(i64::MAX).min(total);
         let limit = i64::from(limit).min(total - offset);
         if limit <= 0 {
@@ -379,7 +385,7 @@ impl Scan {
         let (order, skipped) = if offset <= after { ("DESC", offset) } else { ("ASC", after) };
         let sql = format!("{} ORDER BY e.key {order} LIMIT ? + 0 OFFSET ?", self.sql("e.key"));
         let bounds = [Value::from(limit), Value::from(skipped)];
-        let mut keys: Vec<i64> =
+        let mut keys: Vec<ExecutionKey> =
             read.all(&sql, params_from_iter(self.values.iter().chain(&bounds)))?;
         if order == "ASC" {
             keys.reverse();
@@ -463,7 +469,7 @@ mod tests {
         ] {
             let created = [("e.key >= ?", 3), ("e.created_at >= ?", 4)];
             let created = if filter.created.since.is_some() { &created[..] } else { &[] };
-            let cue_key = filter.cue_id.as_ref().map(|_| 7);
+            let cue_key = filter.cue_id.as_ref().map(|_| CueKey::new(7));
             let is_by_tags = !filter.tags.is_empty();
             let resolved =
                 ResolvedFilter::from_keys(UserKey::new(1), cue_key, created, &filter, is_by_tags);

@@ -18,7 +18,7 @@ use crate::domain::execution::outcome::{
 use crate::domain::execution::{Execution, ExecutionStatus, NewExecution};
 use crate::domain::ids::ExecutionId;
 use crate::domain::json::JsonText;
-use crate::domain::row_keys::UserKey;
+use crate::domain::row_keys::{ExecutionKey, UserKey};
 use crate::error::Result;
 use crate::store::db::columns::{FromRow, RowReader, millis, row};
 use crate::store::db::counters::{QueueName, WriteEvent};
@@ -94,7 +94,7 @@ macro_rules! select {
 /// every reader of an execution reads the column as an instant.
 pub(in crate::store) const NEVER: Timestamp = Timestamp::constant(253_370_764_800, 0);
 
-pub fn insert(tx: &WriteTx<'_>, new: &NewExecution) -> Result<i64> {
+pub fn insert(tx: &WriteTx<'_>, new: &NewExecution) -> Result<ExecutionKey> {
     let is_waiting = new.scheduled_for > new.now || new.is_buffered;
     let queue_name = match (is_waiting, new.is_worker) {
         (true, _) => "waiting",
@@ -105,7 +105,7 @@ pub fn insert(tx: &WriteTx<'_>, new: &NewExecution) -> Result<i64> {
     insert_row(tx, new, ExecutionStatus::Pending, Some(queue_name), None)
 }
 
-pub fn insert_failed(tx: &WriteTx<'_>, new: &NewExecution, reason: &str) -> Result<i64> {
+pub fn insert_failed(tx: &WriteTx<'_>, new: &NewExecution, reason: &str) -> Result<ExecutionKey> {
     tx.counters().add_to_hour(new.user_key, new.now, &Figures { failed: 1, ..Figures::default() });
     insert_row(tx, new, ExecutionStatus::Failed, None, Some(reason))
 }
@@ -116,7 +116,7 @@ fn insert_row(
     status: ExecutionStatus,
     queue_name: Option<&str>,
     error_message: Option<&str>,
-) -> Result<i64> {
+) -> Result<ExecutionKey> {
     let waits_until = if new.is_buffered { NEVER } else { new.scheduled_for };
     let due_at = (queue_name == Some("waiting")).then(|| millis(waits_until));
     let policies = Some(new.policies).filter(|_| queue_name.is_some());
@@ -155,7 +155,7 @@ fn insert_row(
         // An execution that waits for its `send_at` is not a retry, and the backlog does not count it.
         _ => {}
     }
-    Ok(tx.last_insert_rowid())
+    Ok(ExecutionKey::new(tx.last_insert_rowid()))
 }
 
 pub fn find(
@@ -166,11 +166,15 @@ pub fn find(
     read.find(select!("e.user_key = ?1 AND e.id = ?2"), params![user_key, id.bytes()])
 }
 
-pub fn find_by_key(read: &ReadTx<'_>, key: i64) -> Result<Option<ExecutionDetails>> {
+pub fn find_by_key(read: &ReadTx<'_>, key: ExecutionKey) -> Result<Option<ExecutionDetails>> {
     read.find(select!("e.key = ?1"), [key])
 }
 
-pub fn insert_outcome(tx: &WriteTx<'_>, execution_key: i64, outcome: &Outcome) -> Result<bool> {
+pub fn insert_outcome(
+    tx: &WriteTx<'_>,
+    execution_key: ExecutionKey,
+    outcome: &Outcome,
+) -> Result<bool> {
     tx.changes(
         "INSERT INTO outcomes (execution_key, success, result, error, metadata, evidence, recorded_at)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
@@ -187,7 +191,11 @@ pub fn insert_outcome(tx: &WriteTx<'_>, execution_key: i64, outcome: &Outcome) -
     )
 }
 
-pub fn replace_outcome(tx: &WriteTx<'_>, execution_key: i64, outcome: &Outcome) -> Result<()> {
+pub fn replace_outcome(
+    tx: &WriteTx<'_>,
+    execution_key: ExecutionKey,
+    outcome: &Outcome,
+) -> Result<()> {
     tx.run("DELETE FROM outcomes WHERE execution_key = ?1", [execution_key])?;
     insert_outcome(tx, execution_key, outcome).map(drop)
 }
@@ -195,7 +203,7 @@ pub fn replace_outcome(tx: &WriteTx<'_>, execution_key: i64, outcome: &Outcome) 
 /// In any state: removes it from the queue and ends its lease. A success also sets `delivered_at`.
 pub fn complete_execution(
     tx: &WriteTx<'_>,
-    execution_key: i64,
+    execution_key: ExecutionKey,
     status: ExecutionStatus,
     outcome: &Outcome,
 ) -> Result<()> {
@@ -220,7 +228,7 @@ pub fn complete_execution(
 
 pub fn set_outcome_state(
     tx: &WriteTx<'_>,
-    execution_key: i64,
+    execution_key: ExecutionKey,
     state: OutcomeState,
     now: Timestamp,
 ) -> Result<()> {
@@ -230,7 +238,11 @@ pub fn set_outcome_state(
     )
 }
 
-pub fn save_outcome(tx: &WriteTx<'_>, execution_key: i64, outcome: &Outcome) -> Result<()> {
+pub fn save_outcome(
+    tx: &WriteTx<'_>,
+    execution_key: ExecutionKey,
+    outcome: &Outcome,
+) -> Result<()> {
     let verdict = outcome.verdict.as_ref();
     tx.run("UPDATE outcomes SET evidence = ?2, valid = ?3, reason = ?4, verified_at = ?5 WHERE execution_key = ?1", params![
         execution_key,

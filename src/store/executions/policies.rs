@@ -6,7 +6,7 @@ use rusqlite::params;
 
 use crate::domain::execution::Execution;
 use crate::domain::execution::outcome::OutcomeState;
-use crate::domain::row_keys::UserKey;
+use crate::domain::row_keys::{CueKey, ExecutionKey, UserKey};
 use crate::error::Result;
 use crate::store::db::columns::{millis, row, row_count};
 use crate::store::db::counters::QueueName;
@@ -94,22 +94,22 @@ const END_CHANGE: &str = "DELETE FROM changed_policies WHERE cue_key = ?1";
 
 /// Returns whether an execution of the cue holds up its next run at `now`. One that waits for it, or for a later instant,
 /// does not.
-pub fn is_running(read: &ReadTx<'_>, cue_key: i64, now: Timestamp) -> Result<bool> {
+pub fn is_running(read: &ReadTx<'_>, cue_key: CueKey, now: Timestamp) -> Result<bool> {
     read.any(IS_RUNNING, params![cue_key, millis(now), millis(NEVER)])
 }
 
 /// The execution that waits for the end of the earlier ones.
-pub fn buffered(read: &ReadTx<'_>, cue_key: i64) -> Result<Option<i64>> {
+pub fn buffered(read: &ReadTx<'_>, cue_key: CueKey) -> Result<Option<ExecutionKey>> {
     read.find(BUFFERED, params![cue_key, millis(NEVER)])
 }
 
 /// Returns whether a scheduled execution of the cue waits for another worker, because it has lost its claim.
-pub fn has_lost(read: &ReadTx<'_>, cue_key: i64) -> Result<bool> {
+pub fn has_lost(read: &ReadTx<'_>, cue_key: CueKey) -> Result<bool> {
     read.any(HAS_LOST, [cue_key])
 }
 
 /// Before another execution of the cue starts: the scheduled ones that have lost their claims wait for its end.
-pub fn hold_lost(tx: &WriteTx<'_>, cue_key: i64, now: Timestamp) -> Result<()> {
+pub fn hold_lost(tx: &WriteTx<'_>, cue_key: CueKey, now: Timestamp) -> Result<()> {
     let held =
         tx.prepare_cached(HOLD_LOST)?.execute(params![cue_key, millis(NEVER), millis(now)])?;
     tx.counters().add_queued(QueueName::Claim, -i64::try_from(held).unwrap_or(i64::MAX));
@@ -117,8 +117,8 @@ pub fn hold_lost(tx: &WriteTx<'_>, cue_key: i64, now: Timestamp) -> Result<()> {
 }
 
 /// After the end of an execution. Returns the cue that it has held up. Most executions have no policies.
-pub fn end(tx: &WriteTx<'_>, key: i64) -> Result<Option<i64>> {
-    let Some(cue_key) = tx.find::<Option<i64>>(POLICIES, [key])? else { return Ok(None) };
+pub fn end(tx: &WriteTx<'_>, key: ExecutionKey) -> Result<Option<CueKey>> {
+    let Some(cue_key) = tx.find::<Option<CueKey>>(POLICIES, [key])? else { return Ok(None) };
     tx.run(END, [key])?;
     Ok(cue_key)
 }
@@ -148,20 +148,24 @@ pub fn list_expired(
 }
 
 /// An attempt that has begun in time may still succeed.
-pub fn ignore_expiry(tx: &WriteTx<'_>, key: i64) -> Result<()> {
+pub fn ignore_expiry(tx: &WriteTx<'_>, key: ExecutionKey) -> Result<()> {
     tx.run(IGNORE_EXPIRY, [key])
 }
 
 /// After a delivery at `now`. Returns until when an outcome is due, if the cue has such a deadline and none is reported:
 /// at once for a disabled user, who cannot report one.
-pub fn expect_outcome(tx: &WriteTx<'_>, key: i64, now: Timestamp) -> Result<Option<Timestamp>> {
+pub fn expect_outcome(
+    tx: &WriteTx<'_>,
+    key: ExecutionKey,
+    now: Timestamp,
+) -> Result<Option<Timestamp>> {
     Ok(tx.find::<Option<Timestamp>>(EXPECT_OUTCOME, params![key, millis(now)])?.flatten())
 }
 
 row! {
 #[derive(Debug, Clone, Copy)]
 pub struct OverdueOutcome {
-    pub key: i64,
+    pub key: ExecutionKey,
     pub user_key: UserKey,
     pub deadline_seconds: u32,
 } }
@@ -174,7 +178,7 @@ pub fn list_overdue_outcomes(
     read.all(OVERDUE_OUTCOMES, params![millis(now), row_count(limit)])
 }
 
-pub fn miss_outcome(tx: &WriteTx<'_>, key: i64, now: Timestamp) -> Result<()> {
+pub fn miss_outcome(tx: &WriteTx<'_>, key: ExecutionKey, now: Timestamp) -> Result<()> {
     tx.run(MISS_OUTCOME, params![key, OutcomeState::Missing.as_str(), millis(now)])
 }
 
@@ -184,9 +188,9 @@ pub fn miss_outcomes_of_user(tx: &WriteTx<'_>, user_key: UserKey, now: Timestamp
 }
 
 /// The executions of the cue follow its changed policies: the newest at once, the others by [`continue_change`].
-pub fn follow_change(tx: &WriteTx<'_>, cue_key: i64) -> Result<()> {
+pub fn follow_change(tx: &WriteTx<'_>, cue_key: CueKey) -> Result<()> {
     tx.run(CHANGED, [cue_key])?;
-    follow_batch(tx, cue_key, i64::MAX)
+    follow_batch(tx, cue_key, ExecutionKey::new(i64::MAX))
 }
 
 pub fn has_changed(read: &ReadTx<'_>) -> Result<bool> {
@@ -195,18 +199,18 @@ pub fn has_changed(read: &ReadTx<'_>) -> Result<bool> {
 
 /// Returns false if all executions follow the changes.
 pub fn continue_change(tx: &WriteTx<'_>) -> Result<bool> {
-    let changed: Option<(i64, i64)> = tx.find(FIRST_CHANGED, [])?;
+    let changed: Option<(CueKey, ExecutionKey)> = tx.find(FIRST_CHANGED, [])?;
     let Some((cue_key, before)) = changed else { return Ok(false) };
     follow_batch(tx, cue_key, before)?;
     Ok(true)
 }
 
-fn follow_batch(tx: &WriteTx<'_>, cue_key: i64, before: i64) -> Result<()> {
+fn follow_batch(tx: &WriteTx<'_>, cue_key: CueKey, before: ExecutionKey) -> Result<()> {
     let batch = params![cue_key, before, CHANGE_BATCH];
-    let oldest: Option<i64> = tx.find(OLDEST_OF_BATCH, batch)?;
+    let oldest: Option<ExecutionKey> = tx.find(OLDEST_OF_BATCH, batch)?;
     tx.run(FOLLOW, batch)?;
     match oldest {
-        Some(oldest) => tx.run(SET_BEFORE, [cue_key, oldest]),
+        Some(oldest) => tx.run(SET_BEFORE, (cue_key, oldest)),
         None => tx.run(END_CHANGE, [cue_key]),
     }
 }

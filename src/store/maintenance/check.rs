@@ -7,6 +7,7 @@ use std::path::Path;
 use jiff::Timestamp;
 use rusqlite::Connection;
 
+use crate::domain::row_keys::CueKey;
 use crate::error::Result;
 use crate::store::cues::due_cues;
 use crate::store::cues::time_zones::{self, ZonedCue};
@@ -149,7 +150,7 @@ pub fn visit_zoned_cues(
     if version < SCHEMA_VERSION {
         return Err(OpenError::Older { path: path.to_owned(), version });
     }
-    let (read, mut after) = (ReadTx::new(&snapshot), Some(0));
+    let (read, mut after) = (ReadTx::new(&snapshot), Some(CueKey::default()));
     while let Some(key) = after {
         let cues = time_zones::list(&read, key, CUE_BATCH)
             .map_err(|error| OpenError::unusable(path, error))?;

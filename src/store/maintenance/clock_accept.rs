@@ -7,6 +7,7 @@ use rusqlite::params;
 use crate::domain::account::session::LIFETIME;
 use crate::domain::cue::{ScheduleSpec, StoredSchedule};
 use crate::domain::execution::LEASE;
+use crate::domain::row_keys::{CueKey, ExecutionKey};
 use crate::domain::schedule::{Occurrences, Schedule, ScheduleRule};
 use crate::domain::time::{just_before, saturating_add};
 use crate::error::Result;
@@ -92,13 +93,13 @@ pub fn accept(store: &Store, now: Timestamp) -> Result<AcceptedClock> {
     if let Some(newest) = newest {
         // The rows that it is read from may be dated back before the end.
         store.write(move |tx| meta::record_last_seen(tx, newest)).wait()?;
-        let mut after = Some(0);
+        let mut after = Some(CueKey::default());
         while let Some(key) = after {
             let (last, cues, missed) = store.write(move |tx| set_back_cues(tx, key, now)).wait()?;
             (accepted.cues, accepted.missed) = (accepted.cues + cues, accepted.missed + missed);
             after = last;
         }
-        let mut after = Some(0);
+        let mut after = Some(ExecutionKey::default());
         while let Some(key) = after {
             after = store.write(move |tx| set_back_executions(tx, key, now)).wait()?;
         }
@@ -126,10 +127,11 @@ pub fn accept(store: &Store, now: Timestamp) -> Result<AcceptedClock> {
 
 fn set_back_cues(
     tx: &WriteTx<'_>,
-    after: i64,
+    after: CueKey,
     now: Timestamp,
-) -> Result<(Option<i64>, usize, usize)> {
-    let cues: Vec<(i64, Option<Timestamp>, StoredSchedule)> = tx.all(LIST_CUES, [after, CUES])?;
+) -> Result<(Option<CueKey>, usize, usize)> {
+    let cues: Vec<(CueKey, Option<Timestamp>, StoredSchedule)> =
+        tx.all(LIST_CUES, (after, CUES))?;
     let (mut moved, mut cut) = (0, 0);
     for (cue_key, next_run, schedule) in &cues {
         // A schedule that cannot be computed fails its cue when it is due.
@@ -145,7 +147,7 @@ fn set_back_cues(
             schedule.begin(now);
             tx.run(
                 "UPDATE cues SET counts_from = ?2 WHERE key = ?1",
-                params![cue_key, millis(now)],
+                params!(cue_key, millis(now)),
             )?;
         }
         let next_run = next_run
@@ -160,18 +162,18 @@ fn set_back_cues(
     }
     let last = cues.last().map(|(key, ..)| *key);
     if let Some(last) = last {
-        tx.run(DATE_CUES, [after, last, millis(now)])?;
+        tx.run(DATE_CUES, (after, last, millis(now)))?;
     }
     Ok((last, moved, cut))
 }
 
 fn cut_missed(
     tx: &WriteTx<'_>,
-    cue_key: i64,
+    cue_key: CueKey,
     schedule: &Schedule,
     now: Timestamp,
 ) -> Result<(usize, i64)> {
-    let rows: Vec<(i64, Timestamp, i64)> = tx.all(LIST_MISSED, [cue_key, millis(now)])?;
+    let rows: Vec<(i64, Timestamp, i64)> = tx.all(LIST_MISSED, (cue_key, millis(now)))?;
     let mut taken = 0;
     for (key, first, count) in &rows {
         let Occurrences { last, count: left, .. } = schedule.occurrences(just_before(*first), now);
@@ -185,12 +187,16 @@ fn cut_missed(
     Ok((rows.len(), taken))
 }
 
-fn set_back_executions(tx: &WriteTx<'_>, after: i64, now: Timestamp) -> Result<Option<i64>> {
-    let last: Option<i64> = tx.one(LAST_OF_BATCH, [after, EXECUTIONS])?;
+fn set_back_executions(
+    tx: &WriteTx<'_>,
+    after: ExecutionKey,
+    now: Timestamp,
+) -> Result<Option<ExecutionKey>> {
+    let last: Option<ExecutionKey> = tx.one(LAST_OF_BATCH, (after, EXECUTIONS))?;
     if let Some(last) = last {
         let (now, lease) = (millis(now), millis(saturating_add(now, LEASE)));
-        tx.run(NOTE_FIRED, [after, last, now])?;
-        tx.run(DATE_EXECUTIONS, [after, last, now, lease])?;
+        tx.run(NOTE_FIRED, (after, last, now))?;
+        tx.run(DATE_EXECUTIONS, (after, last, now, lease))?;
     }
     Ok(last)
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use cued::clock::Clock;
-use cued::domain::row_keys::UserKey;
+use cued::domain::row_keys::{CueKey, UserKey};
 use cued::domain::schedule::catch_up::{MissReason, Outage};
 use cued::domain::schedule::{CatchUp, Schedule};
 use cued::engine::scheduler::Scheduler;
@@ -107,7 +107,8 @@ fn a_cue_that_was_chosen_before_its_outage_fires_once() {
     let clock = SchedulerClock { outage: Some(outage), last_seen: outage.until, is_test: false };
     let app = &fixture.app;
     let firer = CueFirer::with_clock(app, clock, fixture.now());
-    let fired = fixture.write(move |tx| firer.fire_due(tx, outage, &[1, 2], 500).unwrap());
+    let fired =
+        fixture.write(move |tx| firer.fire_due(tx, outage, &[1, 2].map(CueKey::new), 500).unwrap());
     assert_eq!((fired.cues, fired.executions), (3, 6));
     let runs = "SELECT count(*) FROM (SELECT DISTINCT cue_key, scheduled_for FROM executions)";
     assert_eq!(

@@ -135,8 +135,10 @@ fn accounts_take_turns_and_destinations_take_turns_within_an_account_oldest_firs
         fixture.due(cue);
     }
     let claimed = fixture.claim_deliveries(&mut Dispatcher::new(64));
-    let order: Vec<_> =
-        claimed.iter().map(|it| (it.attempt_ref.destination, it.attempt_ref.key)).collect();
+    let order: Vec<_> = claimed
+        .iter()
+        .map(|it| (it.attempt_ref.destination, it.attempt_ref.key.number()))
+        .collect();
     assert_eq!(order, [(10, 1), (40, 7), (20, 4), (40, 8), (30, 5), (10, 2), (30, 6), (10, 3)]);
 }
 

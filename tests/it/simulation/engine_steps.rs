@@ -168,6 +168,7 @@ impl Simulation {
             let (is_empty, mut dropped) = (claimed.is_empty(), Vec::new());
             for delivery in claimed {
                 let AttemptRef { key, attempt, destination, .. } = delivery.attempt_ref;
+                let key = key.number();
                 let store = &self.machine.app().store;
                 let loaded =
                     store.read_blocking(|read| delivery_queue::load_request(read, delivery));

@@ -113,7 +113,7 @@ impl InFlight {
         let AttemptRef { key, attempt, .. } = loaded.claimed.attempt_ref;
         let index = usize::try_from(attempt - 1).unwrap().min(cue.backoff_minutes.len() - 1);
         Self {
-            key,
+            key: key.number(),
             id: run.id.clone(),
             attempt,
             receiver: cue.receiver,

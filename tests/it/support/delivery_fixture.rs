@@ -8,7 +8,7 @@ use cued::clock::Clock;
 use cued::domain::cue_fields::Policies;
 use cued::domain::execution::{NewExecution, Trigger};
 use cued::domain::ids::ExecutionId;
-use cued::domain::row_keys::UserKey;
+use cued::domain::row_keys::{CueKey, UserKey};
 use cued::domain::webhook::callback::destination_hash;
 use cued::engine::delivery::attempt::{FinishedAttempt, deliver};
 use cued::engine::delivery::dispatcher::{Dispatcher, DispatcherMode};
@@ -51,12 +51,12 @@ impl DeliveryFixture {
     }
 
     /// A recurring webhook cue of the first user, with the default retries.
-    pub fn webhook_cue(&self, url: &str) -> i64 {
+    pub fn webhook_cue(&self, url: &str) -> CueKey {
         self.webhook_cue_of(UserKey::new(1), url)
     }
 
     /// The same of the user in row `user_key`, who is created if there is none.
-    pub fn webhook_cue_of(&self, user_key: UserKey, url: &str) -> i64 {
+    pub fn webhook_cue_of(&self, user_key: UserKey, url: &str) -> CueKey {
         let insert = format!(
             "INSERT OR IGNORE INTO users (key, id, email, plan, webhook_secret, alert_webhook_secret, active_cues, created_at)
              VALUES ({user_key}, '{user_key}', '{user_key}@example.com', 'free', '{SECRET}', '{SECRET}', 0, 0)"
@@ -74,22 +74,22 @@ impl DeliveryFixture {
                 (destination, url, user_key),
             )
             .unwrap();
-            tx.last_insert_rowid()
+            CueKey::new(tx.last_insert_rowid())
         })
     }
 
     /// An execution of a cue, due now.
-    pub fn due(&self, cue: i64) -> ExecutionId {
+    pub fn due(&self, cue: CueKey) -> ExecutionId {
         self.due_at(cue, self.now())
     }
 
-    pub fn due_times(&self, cue: i64, count: usize) {
+    pub fn due_times(&self, cue: CueKey, count: usize) {
         for _ in 0..count {
             self.due(cue);
         }
     }
 
-    pub fn due_at(&self, cue_key: i64, scheduled_for: Timestamp) -> ExecutionId {
+    pub fn due_at(&self, cue_key: CueKey, scheduled_for: Timestamp) -> ExecutionId {
         let now = self.now();
         let id = self.app.ids.next(now).unwrap();
         self.write(move |tx| {
