@@ -149,9 +149,10 @@ pub fn choices(context: &Context, cues: &[Value]) -> String {
     let output = &context.output;
     let row = |cue: &Value| {
         let created = text_of(cue, "created_at");
-        let created = match output.is_short() {
-            true => relative(&created, context.client.server_time()),
-            false => output.times.instant(&created),
+        let created = if output.is_short() {
+            relative(&created, context.client.server_time())
+        } else {
+            output.times.instant(&created)
         };
         let (id, status) = (output.id(&text_of(cue, "id")), text_of(cue, "status"));
         [id, target(cue), schedule_column(context, cue), status, format!("created {created}")]

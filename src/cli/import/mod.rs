@@ -282,9 +282,10 @@ fn put(file: &NewFile, replaces: bool) -> io::Result<()> {
         .unwrap_or(Path::new("."));
     let mut new = tempfile::Builder::new().permissions(mode).tempfile_in(folder)?;
     new.write_all(file.text.as_bytes())?;
-    match replaces {
-        true => new.persist(&file.path)?,
-        false => new.persist_noclobber(&file.path)?,
+    if replaces {
+        new.persist(&file.path)?
+    } else {
+        new.persist_noclobber(&file.path)?
     };
     Ok(())
 }

@@ -107,9 +107,10 @@ fn gap_note(cron: &CronExpr, zone: &Zone, at: Timestamp) -> Option<String> {
 
 /// A skipped time, with its date if the run after the gap is on another one.
 fn named_time(skipped: DateTime, landing: DateTime) -> String {
-    match skipped.date() == landing.date() {
-        true => clock_time(skipped),
-        false => format!("{} {}", skipped.date(), clock_time(skipped)),
+    if skipped.date() == landing.date() {
+        clock_time(skipped)
+    } else {
+        format!("{} {}", skipped.date(), clock_time(skipped))
     }
 }
 

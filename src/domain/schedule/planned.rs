@@ -90,9 +90,10 @@ pub fn plan<T>(
     counted.truncate(MAX_CUES);
     let mut room = MAX_TIMES;
     let planned = counted.into_iter().map(|(count, cue, runs)| {
-        let times = match count <= room.min(MAX_PER_HOUR * u64::from(span.hours)) {
-            true => PlannedTimes::At(runs.times(span)),
-            false => PlannedTimes::PerHour(runs.per_hour(span)),
+        let times = if count <= room.min(MAX_PER_HOUR * u64::from(span.hours)) {
+            PlannedTimes::At(runs.times(span))
+        } else {
+            PlannedTimes::PerHour(runs.per_hour(span))
         };
         if matches!(times, PlannedTimes::At(_)) {
             room -= count;

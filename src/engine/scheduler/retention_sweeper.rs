@@ -66,9 +66,10 @@ struct CueHistory {
 impl RetentionSweeper {
     /// The time for which the clock has run without a jump. A test clock is moved on purpose.
     pub fn settled_for(&mut self, app: &App) -> Duration {
-        match app.clock.is_test() {
-            true => Duration::MAX,
-            false => self.clock.settled_for(app.clock.now(), app.clock.monotonic()),
+        if app.clock.is_test() {
+            Duration::MAX
+        } else {
+            self.clock.settled_for(app.clock.now(), app.clock.monotonic())
         }
     }
 

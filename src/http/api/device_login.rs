@@ -231,9 +231,10 @@ pub async fn confirm(request: Request) -> Result<Response> {
 
 fn ask_confirmation(request: &Request, token: &str, login: &LoginToConfirm) -> Response {
     let LoginToConfirm { email, user_code, other_keys, proposed, is_new, .. } = login;
-    let account = match is_new {
-        true => format!("This creates a new account for {email}, which the device can then use."),
-        false => format!("The device can then use the account {email}."),
+    let account = if *is_new {
+        format!("This creates a new account for {email}, which the device can then use.")
+    } else {
+        format!("The device can then use the account {email}.")
     };
     let mut form = Form::post(&form_action(&request.app.config.public_url, "/v1/auth/verify"))
         .hidden("token", token)

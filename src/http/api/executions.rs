@@ -64,9 +64,10 @@ async fn show_with_payload(
         None => None,
     };
     let execution = to_json(&ExecutionView(found))?;
-    let body = match is_text {
-        true => with_payload_text(execution, payload.as_deref())?,
-        false => with_payload(execution, payload),
+    let body = if is_text {
+        with_payload_text(execution, payload.as_deref())?
+    } else {
+        with_payload(execution, payload)
     };
     Ok(Response::json(StatusCode::OK, body))
 }

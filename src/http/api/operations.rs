@@ -43,9 +43,10 @@ pub async fn info(request: Request) -> Result<Response> {
     let (users, registration) = app.store.read_inline(read).await?;
     let mut sign_in = vec![SignInMethod::Key, SignInMethod::Mail, SignInMethod::Link];
     sign_in.extend(permits_dev(&request).then_some(SignInMethod::Dev));
-    let accounts = match permits_dev(&request) {
-        true => Some(app.store.read(|read| users::first_emails(read, MAX_SHOWN_ACCOUNTS)).await?),
-        false => None,
+    let accounts = if permits_dev(&request) {
+        Some(app.store.read(|read| users::first_emails(read, MAX_SHOWN_ACCOUNTS)).await?)
+    } else {
+        None
     };
     let billing = if config.stripe.is_some() { "stripe" } else { "manual" };
     let mut info = json!({

@@ -167,9 +167,10 @@ async fn sign_in(
         Credential::LinkToken { token, switch_account } => {
             let token = SessionToken::parse(&token).ok_or_else(not_a_link)?;
             // Any page can lead its visitor to a link, which must not change the account without a question.
-            let only_for = match switch_account {
-                true => Vec::new(),
-                false => signed_in_users(app, cookie, &request.headers, now).await?,
+            let only_for = if switch_account {
+                Vec::new()
+            } else {
+                signed_in_users(app, cookie, &request.headers, now).await?
             };
             SignIn::Link { token, only_for }
         }

@@ -535,9 +535,10 @@ impl RequestContext {
 
     /// Renders an error as HTML for a page, and as JSON for everything else.
     pub fn error_response(&self, server: &ServerState, error: Error) -> Response {
-        match self.is_page() {
-            true => pages::error_response(error, &self.id),
-            false => Response::error(error, &self.id, server.app.config.docs_base()),
+        if self.is_page() {
+            pages::error_response(error, &self.id)
+        } else {
+            Response::error(error, &self.id, server.app.config.docs_base())
         }
     }
 

@@ -404,9 +404,10 @@ pub fn storage_refusal(
     }
     let is_bounded = !is_confirmed && plans.bounds_unconfirmed();
     if let Some(limit) = limit.filter(|limit| after > *limit) {
-        let (allows, remedy) = match is_bounded {
-            true => ("an account with an unconfirmed address may store", CONFIRM),
-            false => ("the plan allows", limit_remedy(tx, user_key)?),
+        let (allows, remedy) = if is_bounded {
+            ("an account with an unconfirmed address may store", CONFIRM)
+        } else {
+            ("the plan allows", limit_remedy(tx, user_key)?)
         };
         return refusal(format!(
             "The account would store {after} bytes of payloads, callback headers, results and kept responses; {allows} \

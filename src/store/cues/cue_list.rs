@@ -168,9 +168,10 @@ fn read_indexed(
     max_bytes: usize,
 ) -> Result<(CuePage, bool)> {
     let rows = IndexedCues::new(user_key, &list.filter);
-    let total = match list.filter.tags.is_empty() && list.filter.slug.is_none() {
-        true => users::stored_cue_counts(read, user_key)?.of(list.filter.status),
-        false => read.one(&rows.count_sql(), params_from_iter(rows.with(&[])))?,
+    let total = if list.filter.tags.is_empty() && list.filter.slug.is_none() {
+        users::stored_cue_counts(read, user_key)?.of(list.filter.status)
+    } else {
+        read.one(&rows.count_sql(), params_from_iter(rows.with(&[])))?
     };
     let is_descending = list.sort.is_descending();
     let first = match &list.start {

@@ -172,9 +172,10 @@ impl<'a> WriteTx<'a> {
             *singles += 1;
             *singles > MAX_SINGLE_PER_COMMIT
         };
-        let emitted = match is_counted {
-            true => Ok(Some(PendingEvent::Counted { user_key, event_type })),
-            false => build().map(|event| event.map(PendingEvent::Event)),
+        let emitted = if is_counted {
+            Ok(Some(PendingEvent::Counted { user_key, event_type }))
+        } else {
+            build().map(|event| event.map(PendingEvent::Event))
         };
         match emitted {
             Ok(emitted) => self.effects.borrow_mut().emitted.extend(emitted),

@@ -286,9 +286,10 @@ fn result(event: &TailEvent) -> String {
         "execution.outcome" => return outcome(event),
         other => return other.trim_start_matches("execution.").replace('_', " "),
     };
-    let status = match event.data["http_status"].is_null() {
-        true => in_words(&event.field("cause")),
-        false => event.field("http_status"),
+    let status = if event.data["http_status"].is_null() {
+        in_words(&event.field("cause"))
+    } else {
+        event.field("http_status")
     };
     let took = event.number("duration_ms").map(duration).unwrap_or_default();
     let parts = [word, status, took];

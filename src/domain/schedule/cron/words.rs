@@ -105,9 +105,10 @@ fn times(minutes: &Values, hours: &Values, past_midnight: bool) -> String {
     }
     let plural = if hours.values.len() == 1 { "hour" } else { "hours" };
     let (text, is_whole) = hours.listed("hours", |hour| format!("{hour:02}"));
-    match is_whole {
-        true => format!("{} in the {plural} {text}", minutes_of_hour(minutes)),
-        false => format!("{} in {text} of the day", minutes_of_hour(minutes)),
+    if is_whole {
+        format!("{} in the {plural} {text}", minutes_of_hour(minutes))
+    } else {
+        format!("{} in {text} of the day", minutes_of_hour(minutes))
     }
 }
 
@@ -140,9 +141,10 @@ fn days(cron: &CronExpr, months: &Values) -> (Option<String>, bool) {
         return days_of_months(&days, months);
     }
     let days = days_of_month(&days);
-    let words = match cron.either_day {
-        true => format!("on {days} of the month, or {weekdays}"),
-        false => format!("on {days} of the month, but only {weekdays}"),
+    let words = if cron.either_day {
+        format!("on {days} of the month, or {weekdays}")
+    } else {
+        format!("on {days} of the month, but only {weekdays}")
     };
     (Some(words), false)
 }

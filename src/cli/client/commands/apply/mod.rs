@@ -93,9 +93,10 @@ fn diff(call: &Call<'_>) -> Result<(), CliError> {
     show_requests(context, &wanted, true, adopts)?;
     let mut plan = compare(context, &wanted, prunes, adopts)?;
     std::mem::take(&mut plan.refusals).check("")?;
-    match context.output.format.is_for_programs() {
-        true => print_changes(context, &plan)?,
-        false => print_plan(context, &plan)?,
+    if context.output.format.is_for_programs() {
+        print_changes(context, &plan)?
+    } else {
+        print_plan(context, &plan)?
     }
     let room = room(context, &plan)?;
     if let Some(excess) = room.excess {

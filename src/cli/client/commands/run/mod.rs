@@ -196,9 +196,10 @@ fn replay_arguments() -> [(Arg, Part); 8] {
 
 fn started(context: &Context, attempt: &Value) -> String {
     let (output, at) = (&context.output, text_of(attempt, "started_at"));
-    match output.is_short() {
-        true => output.times.short(&at, context.client.server_time()),
-        false => output.times.instant(&at),
+    if output.is_short() {
+        output.times.short(&at, context.client.server_time())
+    } else {
+        output.times.instant(&at)
     }
 }
 
