@@ -5,14 +5,15 @@ use std::ops::RangeInclusive;
 use jiff::{SignedDuration, Timestamp};
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::domain::text::word_enum;
 use crate::domain::time::saturating_add;
 
 word_enum! {
-    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
     pub enum Transport {
+        #[default]
         Webhook = "webhook",
         Worker = "worker",
     }
@@ -37,8 +38,7 @@ impl Serialize for Overlap {
     }
 }
 
-/// Calls a macro with the table of the plain fields. From a row follow the field of [`Policies`] and of its changes, the
-/// column, the field of the API with its rules, the flag, the line of `cue show`, the key of files and its export.
+/// Calls a macro with the table of the plain fields. From a row follow the field of [`Policies`], the column, the field of the API with its rules, the flag, the line of `cue show`, the key of files and its export.
 ///
 /// A row has the values of a field, the only transport that has it and why, the flag with its value name and its help, and
 /// the label in `cue show`.
@@ -127,12 +127,6 @@ macro_rules! structs {
             $($(#[$meta])* pub $name: $type,)+
         }
 
-        /// Changes to the policies. `None` leaves the field unchanged.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-        pub struct PoliciesPatch {
-            $(pub $name: Option<$type>,)+
-        }
-
         /// In reading order.
         pub const PLAIN_FIELDS: &[PlainField] = &[$(PlainField {
             name: stringify!($name), values: $values, only: $only, flag: $flag, label: $label,
@@ -144,27 +138,11 @@ macro_rules! structs {
                 $(object.serialize_entry(stringify!($name), &self.$name)?;)+
                 Ok(())
             }
-        }
 
-        impl PoliciesPatch {
-            pub fn apply_to(&self, policies: &mut Policies) {
-                $(policies.$name = self.$name.unwrap_or(policies.$name);)+
-            }
-
-            /// The changes that turn `old` into `new`. Calls `name` with the name of each changed field.
-            pub fn between(old: &Policies, new: &Policies, mut name: impl FnMut(&'static str)) -> Self {
-                Self {
-                    $($name: (old.$name != new.$name).then(|| {
-                        name(stringify!($name));
-                        new.$name
-                    }),)+
-                }
-            }
-
-            /// The fields that are set to something other than their default, with the new values.
-            pub fn given(&self) -> impl Iterator<Item = (&'static PlainField, Value)> + use<> {
-                let given = [$(self.$name.filter(|it| *it != <$type>::default()).map(|it| json!(it))),+];
-                PLAIN_FIELDS.iter().zip(given).filter_map(|(field, value)| Some((field, value?)))
+            /// The names of the fields that differ from those of before.
+            pub fn changed_since(&self, before: &Self) -> impl Iterator<Item = &'static str> + use<> {
+                let names = [$((self.$name != before.$name).then_some(stringify!($name))),+];
+                names.into_iter().flatten()
             }
         }
     };

@@ -25,7 +25,7 @@ fn minutely(count: usize, catch_up: CatchUp) -> (Fixture, i64) {
 fn add(fixture: &Fixture, user: i64, count: usize, catch_up: CatchUp) {
     for _ in 0..count {
         fixture.worker_cue(user, |new| {
-            new.schedule = Schedule::recurring("* * * * *", "UTC", catch_up).unwrap();
+            new.schedule = (&Schedule::recurring("* * * * *", "UTC", catch_up).unwrap()).into();
         });
     }
 }
