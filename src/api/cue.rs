@@ -4,28 +4,27 @@
 
 use std::ops::RangeInclusive;
 
-use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::api::fields::JsonFields;
-use crate::domain::api_error::{FieldError, Refusal};
+use crate::api::schedule::read_schedule;
+use crate::domain::api_error::{ErrorCode, FieldError, Refusal};
 use crate::domain::cue::slug::{SLUG_RULE, Slug};
 use crate::domain::cue::tags::{MAX_TAGS, TAG_RULE, Tags, is_tag};
 use crate::domain::cue::{
-    CallbackPatch, CuePatch, NewCue, OnFailure, OnFailurePatch, Payload, RequestedStatus,
-    RetryPatch, ScheduleKind, SchedulePatch, Transport,
+    CueFields, CueRequest, OnFailure, Payload, RequestedStatus, ScheduleKind, StoredSchedule,
+    Transport,
 };
 use crate::domain::cue_fields::{
-    Overlap, PLAIN_FIELDS, PlainField, Policies, PoliciesPatch, Values, plain_fields,
+    Overlap, PLAIN_FIELDS, PlainField, Policies, Values, plain_fields,
 };
 use crate::domain::execution::RetryPolicy;
 use crate::domain::execution::outcome::VerificationMode;
-use crate::domain::json::JsonStr;
-use crate::domain::schedule::interval::Interval;
-use crate::domain::schedule::{CatchUp, EARLIEST, Zone, parse_instant};
 use crate::domain::webhook::address_policy::AddressPolicy;
-use crate::domain::webhook::callback::{Method, UrlError, check_headers, check_url};
-use crate::domain::webhook::flow::{FlowPatch, MAX_KEY, MAX_PARALLELISM, MAX_PER_MINUTE};
+use crate::domain::webhook::callback::{
+    Callback, Method, UrlError, authority_of, check_headers, check_url,
+};
+use crate::domain::webhook::flow::{Flow, MAX_KEY, MAX_PARALLELISM, MAX_PER_MINUTE};
 
 macro_rules! fields {
     ($($(#[$meta:meta])* $name:ident: $type:ty = $($row:expr),+;)+) => {
@@ -138,20 +137,17 @@ pub fn is_text_field(path: &str) -> bool {
 
 const MAX_DESCRIPTION: usize = 10_000;
 
-const MAX_JITTER: i64 = 3_600;
-
 /// Longest pause between two attempts: a year.
 const MAX_BACKOFF_MINUTES: f64 = 525_600.0;
 
 /// Parses the body of a create. Unknown fields only lead to the warning of the cue.
-pub fn new_cue(mut fields: JsonFields<'_>, policy: &AddressPolicy) -> Result<NewCue, Refusal> {
-    let mut reader = CueReader::new(policy, Form::Create);
-    let body = reader.read(&mut fields);
+pub fn new_cue(mut fields: JsonFields<'_>, policy: &AddressPolicy) -> Result<CueRequest, Refusal> {
+    let mut reader = CueReader::new(policy, Form::Create, None);
+    let read = reader.read(&mut fields);
     let unknown = fields.unknown().into_iter().chain(std::mem::take(&mut reader.unknown));
     let names: Vec<String> = unknown.chain(reader.ignored.iter().map(Ignored::words)).collect();
     fields.finish()?;
-    let new = body.new_cue()?;
-    Ok(NewCue { warning: ignored_fields_warning(&names), ..new })
+    Ok(CueRequest { warning: ignored_fields_warning(&names), ..read? })
 }
 
 /// Parses the body of a PUT: a whole cue, and its status where it is given. Fields without effect are errors.
@@ -159,33 +155,38 @@ pub fn put_cue(
     mut fields: JsonFields<'_>,
     slug: Slug,
     policy: &AddressPolicy,
-) -> Result<(NewCue, Option<RequestedStatus>), Refusal> {
-    let mut reader = CueReader::new(policy, Form::Put);
-    let body = reader.read(&mut fields);
+) -> Result<CueRequest, Refusal> {
+    let mut reader = CueReader::new(policy, Form::Put, None);
+    let read = reader.read(&mut fields);
     fields.forbid_unknown();
     fields.finish()?;
     if !reader.ignored.is_empty() {
         return Err(Refusal::invalid(reader.ignored.iter().map(Ignored::error).collect()));
     }
-    let status = body.patch.status;
-    Ok((NewCue { slug: Some(slug), ..body.new_cue()? }, status))
+    let mut request = read?;
+    request.fields.slug = Some(slug);
+    Ok(request)
 }
 
-/// Parses the body of a PATCH. Unknown fields are errors.
-/// Errors: as [`new_cue`], except for the schedule: it is checked after it is merged with the schedule of the cue.
-pub fn cue_patch(mut fields: JsonFields<'_>, policy: &AddressPolicy) -> Result<CuePatch, Refusal> {
-    let body = CueReader::new(policy, Form::Patch).read(&mut fields);
+/// Parses the body of a PATCH of a cue with the fields `base`. Only what the body names is judged: a stored value may have
+/// become invalid since. Unknown fields are errors.
+pub fn changed_cue(
+    mut fields: JsonFields<'_>,
+    base: &CueFields,
+    policy: &AddressPolicy,
+) -> Result<CueRequest, Refusal> {
+    let read = CueReader::new(policy, Form::Patch, Some(base)).read(&mut fields);
     fields.forbid_unknown();
     fields.finish()?;
-    body.patch()
+    read
 }
 
-/// Parses a callback. Unknown fields are errors.
-pub fn callback_patch(
+/// Parses the callback of a test call, of which only the URL is required. Unknown fields are errors.
+pub fn test_callback(
     callback: JsonFields<'_>,
     policy: &AddressPolicy,
-) -> Result<CallbackPatch, Refusal> {
-    CueReader::new(policy, Form::Patch).callback_fields(callback)
+) -> Result<Callback, Refusal> {
+    CueReader::new(policy, Form::Put, None).callback_fields(callback, None)
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -221,8 +222,12 @@ impl Ignored {
 macro_rules! reader {
     ($($(#[$meta:meta])* $name:ident: $type:ty = $($row:expr),+;)+) => {
         /// Reads the plain fields of a cue of this transport, if it is known.
-        fn read_policies(fields: &mut JsonFields<'_>, transport: Option<Transport>) -> PoliciesPatch {
-            PoliciesPatch { $($name: read_plain(fields, stringify!($name), transport)),+ }
+        fn read_policies(
+            fields: &mut JsonFields<'_>,
+            transport: Option<Transport>,
+            policies: &mut Policies,
+        ) {
+            $(set(&mut policies.$name, read_plain(fields, stringify!($name), transport));)+
         }
     };
 }
@@ -262,66 +267,20 @@ impl PlainValue for Overlap {
     }
 }
 
+/// Reads the fields of a body onto those of a cue, or of none.
 struct CueReader<'p> {
     policy: &'p AddressPolicy,
     form: Form,
+    /// The cue that is changed.
+    base: Option<&'p CueFields>,
     ignored: Vec<Ignored>,
     /// The unknown fields of the objects in a create.
     unknown: Vec<String>,
 }
 
-/// The fields of a body. The parts that are refused with a code of their own are results, because the validation errors
-/// of all fields come first.
-struct CueBody<'a> {
-    patch: CuePatch,
-    transport: Option<Transport>,
-    callback: Result<CallbackPatch, Refusal>,
-    on_failure: Result<OnFailurePatch, Refusal>,
-    payload: Option<Option<JsonStr<'a>>>,
-}
-
-impl CueBody<'_> {
-    /// The cue of a whole body without errors.
-    fn new_cue(self) -> Result<NewCue, Refusal> {
-        // The validation has returned an error if one of them is missing.
-        let (Some(name), Some(kind)) = (self.patch.name.clone(), self.patch.schedule.kind) else {
-            return Err(Refusal::invalid(Vec::new()));
-        };
-        let schedule = self.patch.schedule.schedule(kind)?;
-        let transport = self.transport.unwrap_or(Transport::Webhook);
-        let patch = self.patch()?;
-        let mut new = NewCue {
-            slug: patch.slug.flatten(),
-            name,
-            description: patch.description.flatten(),
-            tags: patch.tags.unwrap_or_default(),
-            schedule,
-            transport,
-            callback: patch.callback.callback(),
-            payload: patch.payload.flatten(),
-            retry: RetryPolicy::default(),
-            on_failure: OnFailure::default(),
-            verification: patch.verification.unwrap_or_default(),
-            policies: Policies::default(),
-            warning: None,
-        };
-        patch.policies.apply_to(&mut new.policies);
-        patch.retry.apply_to(&mut new.retry);
-        patch.on_failure.apply_to(&mut new.on_failure);
-        Ok(new)
-    }
-
-    fn patch(self) -> Result<CuePatch, Refusal> {
-        let (callback, on_failure) = (self.callback?, self.on_failure?);
-        let payload =
-            self.payload.map(|payload| payload.map(Payload::new).transpose()).transpose()?;
-        Ok(CuePatch { callback, on_failure, payload, ..self.patch })
-    }
-}
-
 impl<'p> CueReader<'p> {
-    fn new(policy: &'p AddressPolicy, form: Form) -> Self {
-        Self { policy, form, ignored: Vec::new(), unknown: Vec::new() }
+    fn new(policy: &'p AddressPolicy, form: Form, base: Option<&'p CueFields>) -> Self {
+        Self { policy, form, base, ignored: Vec::new(), unknown: Vec::new() }
     }
 
     /// Whether the body is a whole cue, with the required fields.
@@ -329,119 +288,136 @@ impl<'p> CueReader<'p> {
         self.form != Form::Patch
     }
 
-    fn read<'a>(&mut self, fields: &mut JsonFields<'a>) -> CueBody<'a> {
-        let (mut status, mut transport) = (None, None);
-        let name;
+    /// The result counts if the fields have no validation errors, which come before all refusals with a code of their own.
+    fn read(&mut self, fields: &mut JsonFields<'_>) -> Result<CueRequest, Refusal> {
+        let mut it = self.base.cloned().unwrap_or_default();
+        let (mut status, mut transport) = (None, Some(it.transport));
         if self.is_whole() {
-            name = fields.required_string("name", 1..=255);
-            transport = fields.one_of("transport", &Transport::WORDS).and_then(Transport::parse);
+            set(&mut it.name, fields.required_string("name", 1..=255));
+            if fields.any("transport").is_some() {
+                let word = fields.one_of("transport", &Transport::WORDS);
+                transport = word.and_then(Transport::parse);
+                set(&mut it.transport, transport);
+            }
         } else {
-            name = fields.string("name", 1..=255);
+            set(&mut it.name, fields.string("name", 1..=255));
         }
         if self.form != Form::Create {
             status =
                 fields.one_of("status", &RequestedStatus::WORDS).and_then(RequestedStatus::parse);
         }
-        let slug = if self.form == Form::Put { None } else { fields.nullable("slug", read_slug) };
-        let description = fields
-            .nullable("description", |fields| fields.string("description", 0..=MAX_DESCRIPTION));
-        let tags = fields.nullable("tags", read_tags).map(Option::unwrap_or_default);
+        if self.form != Form::Put {
+            set(&mut it.slug, fields.nullable("slug", read_slug));
+        }
+        let description =
+            |fields: &mut JsonFields<'_>| fields.string("description", 0..=MAX_DESCRIPTION);
+        set(&mut it.description, fields.nullable("description", description));
+        set(&mut it.tags, fields.nullable("tags", read_tags).map(Option::unwrap_or_default));
         let schedule = self.schedule(fields);
         let callback = self.callback(fields, transport);
         let payload = fields.nullable("payload", |fields| fields.dictionary("payload"));
-        let retry = self.retry(fields);
-        let on_failure = self.on_failure(fields);
-        let verification = self.verification(fields);
-        let is_webhook = self.is_webhook(fields, transport);
-        let policies =
-            read_policies(fields, if is_webhook { Some(Transport::Webhook) } else { transport });
-        let patch = CuePatch {
-            status,
-            slug,
-            name,
-            description,
-            tags,
-            schedule,
-            retry,
-            verification,
-            policies,
-            ..CuePatch::default()
-        };
-        CueBody { patch, transport, callback, on_failure, payload }
-    }
-
-    /// Whether a whole body is for a webhook cue. A transport with an error is neither.
-    fn is_webhook(&self, fields: &mut JsonFields<'_>, transport: Option<Transport>) -> bool {
-        let is_default = self.is_whole() && fields.any("transport").is_none();
-        transport == Some(Transport::Webhook) || is_default
-    }
-
-    fn schedule(&mut self, fields: &mut JsonFields<'_>) -> SchedulePatch {
+        self.retry(fields, &mut it.retry);
+        let on_failure = self.on_failure(fields, &mut it.on_failure);
+        set(&mut it.verification, self.verification(fields));
+        read_policies(fields, transport, &mut it.policies);
+        if fields.has_errors() {
+            return Ok(CueRequest::default());
+        }
+        let names_schedule = schedule.is_some();
+        set(&mut it.schedule, schedule.transpose()?);
+        it.callback = callback?;
+        on_failure?;
+        let payload = payload.map(|payload| payload.map(Payload::new).transpose()).transpose()?;
         let is_whole = self.is_whole();
-        let schedule =
-            if is_whole { fields.required_object("schedule") } else { fields.object("schedule") };
-        let Some(mut schedule) = schedule else { return SchedulePatch::default() };
-        let patch = read_schedule(&mut schedule, is_whole);
-        self.check_unknown(&schedule, "schedule");
-        let is_set = [
-            ("at", patch.at.is_some()),
-            ("cron", patch.cron.is_some()),
-            ("every", patch.every.is_some()),
-            ("start", matches!(patch.start, Some(Some(_)))),
-            ("end", matches!(patch.end, Some(Some(_)))),
-        ];
-        let (unused, word) = match patch.kind {
-            Some(ScheduleKind::Recurring) => (&is_set[..1], "recurring"),
-            Some(ScheduleKind::Once) => (&is_set[1..], "once"),
-            None => (&is_set[..0], ""),
+        Ok(CueRequest { fields: it, payload, status, warning: None, is_whole, names_schedule })
+    }
+
+    fn schedule(&mut self, fields: &mut JsonFields<'_>) -> Option<Result<StoredSchedule, Refusal>> {
+        let schedule = if self.is_whole() {
+            fields.required_object("schedule")
+        } else {
+            fields.object("schedule")
         };
-        for (name, _) in unused.iter().filter(|(_, is_set)| *is_set) {
+        let mut schedule = schedule?;
+        let read = read_schedule(&mut schedule, self.base.map(|it| &it.schedule));
+        self.check_unknown(&schedule, "schedule");
+        let (unused, word): (&[&'static str], _) = match read.kind {
+            Some(ScheduleKind::Recurring) => (&["at"], "recurring"),
+            Some(ScheduleKind::Once) => (&["cron", "every", "start", "end"], "once"),
+            None => (&[], ""),
+        };
+        for name in unused.iter().filter(|name| schedule.any(name).is_some()) {
             self.ignore(&["schedule", *name], format!("not used by a {word} schedule"));
         }
-        patch
+        Some(read.schedule.map(|schedule| StoredSchedule::from(&schedule)))
     }
 
-    /// The callback: in a whole body required for a webhook cue and without effect for a worker cue.
+    /// The callback: in a whole body required for a webhook cue and without effect for a worker cue. A transport with an
+    /// error is neither.
     fn callback(
         &mut self,
         fields: &mut JsonFields<'_>,
         transport: Option<Transport>,
-    ) -> Result<CallbackPatch, Refusal> {
-        if transport == Some(Transport::Worker) {
+    ) -> Result<Option<Callback>, Refusal> {
+        let base = self.base.and_then(|it| it.callback.clone());
+        if transport == Some(Transport::Worker) && self.is_whole() {
             if fields.any("callback").is_some() {
                 self.ignore(&["callback"], "not used by a worker cue".to_owned());
             }
-            return Ok(CallbackPatch::default());
+            return Ok(None);
         }
         let Some(mut callback) = fields.object("callback") else {
-            if self.is_webhook(fields, transport) && fields.any("callback").is_none() {
+            let is_required = self.is_whole() && transport.is_some();
+            if is_required && fields.any("callback").is_none() {
                 fields.add_missing("callback");
             }
-            return Ok(CallbackPatch::default());
+            return Ok(base);
         };
         if self.is_whole() && callback.any("url").is_none() {
             callback.add_missing("url");
         }
-        self.callback_fields(callback)
+        let callback = self.callback_fields(callback, base)?;
+        match transport {
+            Some(Transport::Worker) if callback == Callback::default() => Ok(None),
+            Some(Transport::Worker) => {
+                Err(Refusal::new(ErrorCode::InvalidCallback, "A worker cue calls no URL"))
+            }
+            _ => Ok(Some(callback)),
+        }
     }
 
-    fn callback_fields(&mut self, mut callback: JsonFields<'_>) -> Result<CallbackPatch, Refusal> {
+    fn callback_fields(
+        &mut self,
+        mut callback: JsonFields<'_>,
+        base: Option<Callback>,
+    ) -> Result<Callback, Refusal> {
+        let mut it = base.unwrap_or_default();
+        let before = authority_of(&it.url);
         let url = callback.string("url", 0..=usize::MAX);
         let method = callback.string("method", 0..=16);
         let headers = callback.string_map("headers");
-        let outcome_from_response = callback.boolean("outcome_from_response");
-        let timeout_seconds = callback
-            .integer("timeout_seconds", TIMEOUT_SECONDS)
-            .and_then(|it| u32::try_from(it).ok());
-        let flow = callback.nullable("flow", |callback| self.flow(callback));
+        set(&mut it.outcome_from_response, callback.boolean("outcome_from_response"));
+        let timeout_seconds = callback.integer("timeout_seconds", TIMEOUT_SECONDS);
+        set(&mut it.timeout_seconds, timeout_seconds.and_then(|it| u32::try_from(it).ok()));
+        // A key that was the host and port follows them, also if the client sends it back.
+        let follows = it.flow.as_ref().is_some_and(|flow| flow.key == before);
+        set(&mut it.flow, callback.nullable("flow", |callback| self.flow(callback)));
         self.check_unknown(&callback, "callback");
-        let url = url.map(|url| check_url(&url, self.policy)).transpose()?.map(|target| target.url);
-        let method = method.map(|method| Method::from_request(&method)).transpose()?;
+        let url = url.map(|url| check_url(&url, self.policy)).transpose()?;
+        set(&mut it.url, url.map(|target| target.url));
+        set(&mut it.method, method.map(|method| Method::from_request(&method)).transpose()?);
         headers.as_deref().map(check_headers).transpose()?;
-        Ok(CallbackPatch { url, method, headers, outcome_from_response, timeout_seconds, flow })
+        set(&mut it.headers, headers);
+        if let Some(flow) = &mut it.flow
+            && (flow.key.is_empty() || (follows && flow.key == before))
+        {
+            flow.key = authority_of(&it.url);
+        }
+        Ok(it)
     }
 
-    fn flow(&mut self, callback: &mut JsonFields<'_>) -> Option<FlowPatch> {
+    /// The key is empty if none is given.
+    fn flow(&mut self, callback: &mut JsonFields<'_>) -> Option<Flow> {
         let mut flow = callback.object("flow")?;
         let key = flow.string("key", 1..=MAX_KEY);
         if key.as_ref().is_some_and(|key| !key.chars().all(|c| c == ' ' || c.is_ascii_graphic())) {
@@ -454,26 +430,27 @@ impl<'p> CueReader<'p> {
         if !is_limited {
             callback.reject("flow", "set parallelism, per_minute, or both");
         }
-        Some(FlowPatch {
-            key,
+        Some(Flow {
+            key: key.unwrap_or_default(),
             parallelism: parallelism.flatten(),
             per_minute: per_minute.flatten(),
         })
     }
 
-    fn retry(&mut self, fields: &mut JsonFields<'_>) -> RetryPatch {
-        let Some(mut retry) = fields.object("retry") else { return RetryPatch::default() };
-        let max_attempts =
-            retry.integer("max_attempts", 1..=10).and_then(|attempts| u32::try_from(attempts).ok());
-        let backoff_minutes = retry.numbers("backoff_minutes", 1..=10);
-        if backoff_minutes
-            .iter()
-            .flatten()
-            .any(|minutes| !(0.0..=MAX_BACKOFF_MINUTES).contains(minutes))
-        {
+    fn retry(&mut self, fields: &mut JsonFields<'_>, policy: &mut RetryPolicy) {
+        let Some(mut retry) = fields.object("retry") else { return };
+        let max_attempts = retry.integer("max_attempts", 1..=10);
+        set(&mut policy.max_attempts, max_attempts.and_then(|it| u32::try_from(it).ok()));
+        let minutes = retry.numbers("backoff_minutes", 1..=10);
+        if minutes.iter().flatten().any(|minutes| !(0.0..=MAX_BACKOFF_MINUTES).contains(minutes)) {
             retry.reject("backoff_minutes", "minutes should be between 0 and 525600 (a year)");
         }
-        let backoff_seconds = retry.nullable("backoff_seconds", |retry| {
+        // A client that does not know the seconds sends back the minutes that it has read: it does not change them.
+        if let Some(minutes) = minutes.filter(|minutes| *minutes != policy.backoff_minutes) {
+            policy.backoff_minutes = minutes;
+            policy.backoff_seconds = None;
+        }
+        let seconds = retry.nullable("backoff_seconds", |retry| {
             let pauses = retry.numbers("backoff_seconds", 1..=10)?;
             let is_valid = |pause: &f64| pause.fract() == 0.0 && (1.0..=86_400.0).contains(pause);
             if !pauses.iter().all(is_valid) {
@@ -484,22 +461,26 @@ impl<'p> CueReader<'p> {
             }
             Some(pauses.into_iter().map(|pause| pause as u32).collect())
         });
+        if let Some(seconds) = seconds {
+            policy.set_backoff_seconds(seconds);
+        }
         self.check_unknown(&retry, "retry");
-        RetryPatch { max_attempts, backoff_minutes, backoff_seconds }
     }
 
-    fn on_failure(&mut self, fields: &mut JsonFields<'_>) -> Result<OnFailurePatch, Refusal> {
-        let Some(mut on_failure) = fields.object("on_failure") else {
-            return Ok(OnFailurePatch::default());
-        };
-        let email = on_failure.boolean("email");
+    fn on_failure(
+        &mut self,
+        fields: &mut JsonFields<'_>,
+        it: &mut OnFailure,
+    ) -> Result<(), Refusal> {
+        let Some(mut on_failure) = fields.object("on_failure") else { return Ok(()) };
+        set(&mut it.email, on_failure.boolean("email"));
         let webhook =
             on_failure.nullable("webhook", |fields| fields.string("webhook", 0..=usize::MAX));
-        let pause = on_failure.boolean("pause");
+        set(&mut it.pause, on_failure.boolean("pause"));
         self.check_unknown(&on_failure, "on_failure");
         let check = |url: String| check_url_of("on_failure.webhook", &url, self.policy);
-        let webhook = webhook.map(|url| url.map(check).transpose()).transpose()?;
-        Ok(OnFailurePatch { email, webhook, pause })
+        set(&mut it.webhook, webhook.map(|url| url.map(check).transpose()).transpose()?);
+        Ok(())
     }
 
     fn verification(&mut self, fields: &mut JsonFields<'_>) -> Option<VerificationMode> {
@@ -524,6 +505,12 @@ impl<'p> CueReader<'p> {
     }
 }
 
+fn set<T>(field: &mut T, given: Option<T>) {
+    if let Some(value) = given {
+        *field = value;
+    }
+}
+
 fn nullable_number(
     fields: &mut JsonFields<'_>,
     name: &'static str,
@@ -544,73 +531,6 @@ fn read_slug(fields: &mut JsonFields<'_>) -> Option<Slug> {
 /// Reads the tags of a cue or of a filter. A repeated one counts once.
 pub fn read_tags(fields: &mut JsonFields<'_>) -> Option<Tags> {
     fields.words("tags", 0..=MAX_TAGS, (is_tag, TAG_RULE)).map(Tags::new)
-}
-
-/// Reads the fields of a schedule: of a whole one, which has a type, or of a change.
-pub fn read_schedule(fields: &mut JsonFields<'_>, requires_type: bool) -> SchedulePatch {
-    let words = &ScheduleKind::WORDS;
-    let kind = if requires_type {
-        fields.required_one_of("type", words)
-    } else {
-        fields.one_of("type", words)
-    };
-    // Without a length limit: the domain returns a more helpful error for a long text.
-    let text = 0..=usize::MAX;
-    let mut cron = fields.string("cron", text.clone());
-    let mut every = fields.string("every", text.clone());
-    if cron.is_some() && every.is_some() {
-        fields.reject("every", "set either cron or every, and leave the other one out");
-    }
-    // The form of crontabs; it is stored as the interval.
-    let macro_and_rest =
-        cron.as_deref().and_then(|cron| cron.trim().split_once(char::is_whitespace));
-    if let Some((_, interval)) =
-        macro_and_rest.filter(|(word, _)| word.eq_ignore_ascii_case("@every"))
-    {
-        every = Some(interval.to_owned());
-        cron = None;
-    }
-    let patch = SchedulePatch {
-        kind: kind.and_then(ScheduleKind::parse),
-        cron,
-        every: every.map(|every| every.trim().to_owned()),
-        at: fields.string("at", text.clone()),
-        timezone: fields.string("timezone", text.clone()),
-        catch_up: fields.one_of("catch_up", &CatchUp::WORDS).and_then(CatchUp::parse),
-        start: fields.nullable("start", |fields| fields.string("start", text.clone())),
-        end: fields.nullable("end", |fields| fields.string("end", text.clone())),
-        jitter_seconds: fields
-            .integer("jitter_seconds", 0..=MAX_JITTER)
-            .and_then(|seconds| u32::try_from(seconds).ok()),
-    };
-    check_bounds(fields, &patch, requires_type);
-    patch
-}
-
-/// Adds the errors of an interval and of bounds, as far as they do not depend on the stored cue.
-fn check_bounds(fields: &mut JsonFields<'_>, patch: &SchedulePatch, is_whole: bool) {
-    if let Some(Err(error)) =
-        patch.every.as_deref().map(|every| Interval::parse(every, Timestamp::UNIX_EPOCH))
-    {
-        let name = if fields.any("every").is_some() { "every" } else { "cron" };
-        fields.reject(name, &error.to_string());
-    }
-    let zone =
-        patch.timezone.as_deref().and_then(|name| Zone::find(name).ok()).unwrap_or(Zone::UTC);
-    let mut is_valid = true;
-    for (name, bound) in [("start", &patch.start), ("end", &patch.end)] {
-        let Some(text) = bound.as_ref().and_then(Option::as_ref) else { continue };
-        let problem = match parse_instant(text, &zone) {
-            Err(error) => error.to_string(),
-            Ok(instant) if instant < EARLIEST => format!("{name} should not be before the year 1"),
-            Ok(_) => continue,
-        };
-        fields.reject(name, &problem);
-        is_valid = false;
-    }
-    for (name, message) in patch.contradictions(is_whole).into_iter().filter(|_| is_valid) {
-        fields.reject(name, message);
-    }
 }
 
 /// Checks the URL of another field by the rules of a callback (contract §4.6), and names that field in the error.

@@ -45,23 +45,23 @@ impl Serialize for CueView<'_> {
         let it = self.cue;
         let mut object = serializer.serialize_map(None)?;
         object.serialize_entry("id", &it.id)?;
-        object.serialize_entry("name", &it.name)?;
-        object.serialize_entry("slug", &it.slug.as_ref().map(Slug::as_str))?;
-        object.serialize_entry("description", &it.description)?;
-        object.serialize_entry("tags", &it.tags)?;
+        object.serialize_entry("name", &it.fields.name)?;
+        object.serialize_entry("slug", &it.fields.slug.as_ref().map(Slug::as_str))?;
+        object.serialize_entry("description", &it.fields.description)?;
+        object.serialize_entry("tags", &it.fields.tags)?;
         object.serialize_entry("status", it.status.as_str())?;
         object.serialize_entry("next_run", &it.next_run.map(instant_with_offset))?;
         object.serialize_entry("last_run", &it.last_run.map(JsonTimestamp))?;
-        object.serialize_entry("schedule", &ScheduleView::from(&it.schedule))?;
-        object.serialize_entry("callback", &CallbackView::from(it.callback.as_ref()))?;
-        object.serialize_entry("transport", it.transport.as_str())?;
-        object.serialize_entry("retry", &RetryView::from(&it.retry))?;
-        object.serialize_entry("on_failure", &it.on_failure)?;
+        object.serialize_entry("schedule", &ScheduleView::from(&it.fields.schedule))?;
+        object.serialize_entry("callback", &CallbackView::from(it.fields.callback.as_ref()))?;
+        object.serialize_entry("transport", it.fields.transport.as_str())?;
+        object.serialize_entry("retry", &RetryView::from(&it.fields.retry))?;
+        object.serialize_entry("on_failure", &it.fields.on_failure)?;
         object.serialize_entry(
             "verification",
-            &VerificationView { mode: it.verification.as_str() },
+            &VerificationView { mode: it.fields.verification.as_str() },
         )?;
-        it.policies.serialize_into(&mut object)?;
+        it.fields.policies.serialize_into(&mut object)?;
         object.serialize_entry("run_count", &it.run_count)?;
         object.serialize_entry("fired_count", &it.run_count)?;
         object.serialize_entry("missed_count", &it.missed_count)?;
@@ -71,7 +71,7 @@ impl Serialize for CueView<'_> {
         object.serialize_entry("updated_at", &JsonTimestamp(it.updated_at))?;
         if let Some(recent) = &self.recent {
             object.serialize_entry("recent", recent)?;
-            let words = it.schedule.read().ok().map(|schedule| schedule.describe());
+            let words = it.fields.schedule.read().ok().map(|schedule| schedule.describe());
             object.serialize_entry("schedule_words", &words)?;
             object.serialize_entry("task", &recent.task)?;
         }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::domain::api_error::{FieldError, LocSegment, Refusal};
-use crate::domain::json::{JsonObject, JsonStr, unescaped};
+use crate::domain::json::{JsonObject, JsonStr, JsonText, unescaped};
 use crate::locks::Mutex;
 
 /// Errors in one response. A body of 2 MB can contain a million.
@@ -437,6 +437,16 @@ impl<'a> JsonFields<'a> {
         }
     }
 
+    /// Whether the body has validation errors so far.
+    pub fn has_errors(&self) -> bool {
+        !self.errors.0.lock().errors.is_empty()
+    }
+
+    /// The object without an entry, whose value may be large.
+    pub fn without(&self, name: &str) -> JsonText {
+        self.object.without(name)
+    }
+
     /// Ends the validation of the whole body, from any of its objects.
     pub fn finish(self) -> Result<(), Refusal> {
         self.errors.finish()
@@ -570,7 +580,6 @@ impl<'a> JsonFields<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::json::JsonText;
     use serde_json::json;
 
     #[test]

@@ -1,7 +1,6 @@
 //! The words and types of the API, stated once for the server, the client, the command line and the worker.
 //!
-//! - `cue`, `cue_view`: the fields of a cue in requests, and in responses. An optional field is added there, in `domain::cue` (`Cue`,
-//!   `NewCue`, `CuePatch`), in `store::cues` and the schema, in `http/openapi.json` and in `docs/reference.md`.
+//! - `cue`, `schedule`, `cue_view`: the fields of a cue in requests, and in responses. CONTRIBUTING says how one is added.
 //! - `fields`: reads the fields of a JSON object and collects all errors, with their sentences.
 //! - `preview`: the schedule of a preview, in the fields of a cue or in words.
 //! - `channel`, `test_call`: the fields of a channel, and of a test call of a callback.
@@ -12,5 +11,6 @@ pub mod cue;
 pub mod cue_view;
 pub mod fields;
 pub mod preview;
+pub mod schedule;
 pub mod test_call;
 pub mod work;

@@ -3,8 +3,8 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::api::cue::read_schedule;
 use crate::api::fields::JsonFields;
+use crate::api::schedule::read_schedule;
 use crate::domain::api_error::Refusal;
 use crate::domain::schedule::words::{MAX_CHARS, Understood, understand};
 use crate::domain::schedule::{Schedule, ScheduleError, ScheduleRule, Zone};
@@ -35,9 +35,9 @@ pub fn preview_schedule(
             );
         }
         let mut schedule = fields.required_object("schedule")?;
-        let patch = read_schedule(&mut schedule, true);
-        return Some(patch.schedule(patch.kind?).map(|schedule| {
-            let skipped_note = patch.at.as_deref().and_then(|at| schedule.skipped_note(at));
+        let read = read_schedule(&mut schedule, None);
+        return Some(read.schedule.map(|schedule| {
+            let skipped_note = read.at.as_deref().and_then(|at| schedule.skipped_note(at));
             PreviewedSchedule { schedule, skipped_note, is_text: false }
         }));
     }

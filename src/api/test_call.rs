@@ -2,10 +2,10 @@
 
 use serde::Serialize;
 
-use crate::api::cue::callback_patch;
+use crate::api::cue::test_callback;
 use crate::api::fields::JsonFields;
 use crate::domain::api_error::Refusal;
-use crate::domain::cue::{CallbackPatch, Payload};
+use crate::domain::cue::Payload;
 use crate::domain::execution::attempt::{AttemptEnd, FailureCause, MAX_SHOWN_BODY, shown_body};
 use crate::domain::json::JsonText;
 use crate::domain::test_call::TestCallResult;
@@ -23,13 +23,13 @@ pub fn new_test_call(
         if callback.any("url").is_none() {
             callback.add_missing("url");
         }
-        callback_patch(callback, policy)
+        test_callback(callback, policy)
     });
     let payload = fields.dictionary("payload");
     fields.forbid_unknown();
     fields.finish()?;
     // `finish` has returned an error if the callback or its URL is missing.
-    let callback = callback.transpose()?.and_then(CallbackPatch::callback);
+    let callback = callback.transpose()?;
     let callback = callback.ok_or_else(|| Refusal::invalid(Vec::new()))?;
     Ok((callback, payload.map(Payload::new).transpose()?))
 }

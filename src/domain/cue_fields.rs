@@ -5,14 +5,15 @@ use std::ops::RangeInclusive;
 use jiff::{SignedDuration, Timestamp};
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::domain::text::word_enum;
 use crate::domain::time::saturating_add;
 
 word_enum! {
-    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
     pub enum Transport {
+        #[default]
         Webhook = "webhook",
         Worker = "worker",
     }
@@ -37,11 +38,10 @@ impl Serialize for Overlap {
     }
 }
 
-/// Calls a macro with the table of the plain fields. From a row follow the field of [`Policies`] and of its changes, the
-/// column, the field of the API with its rules, the flag, the line of `cue show`, the key of files and its export.
+/// Calls a macro with the table of the plain fields. From a row follow the field of [`Policies`], the column, the field of the API with its rules, the flag, the line of `cue show`, the key of files and its export.
 ///
-/// A row has the values of a field, the only transport that has it and why, the flag with its value name and its help, and
-/// the label in `cue show`.
+/// A row has the values of a field, the only transport that has it and why, the flag with its value name and its help, the
+/// label in `cue show`, and the texts of the page.
 macro_rules! plain_fields {
     ($($consumer:tt)+) => {
         $($consumer)+! {
@@ -49,25 +49,41 @@ macro_rules! plain_fields {
             /// because a worker that stays away longer needs a person.
             claim_within_minutes: Option<u32> = Values::Minutes(1..=10_080),
                 Some((Transport::Worker, "only executions of a worker cue wait for a claim")),
-                ("claim-within", "MINUTES", "Minutes that a worker has to claim a run"), "claim within";
+                ("claim-within", "MINUTES", "Minutes that a worker has to claim a run"), "claim within",
+                PageTexts {
+                    label: "Fail if no worker claims it within (minutes)",
+                    help: "Leave empty to wait.",
+                    fact: ("Claimed", "within {}"),
+                };
             overlap: Overlap = Values::Words(&[
-                    (Overlap::Allow.as_str(), ""),
-                    (Overlap::Skip.as_str(), "runs are skipped while an earlier one lasts"),
-                    (Overlap::BufferOne.as_str(), "one run waits while an earlier one lasts"),
+                    (Overlap::Allow.as_str(), "", "Run anyway"),
+                    (Overlap::Skip.as_str(), "runs are skipped while an earlier one lasts", "Skip the new run"),
+                    (Overlap::BufferOne.as_str(), "one run waits while an earlier one lasts",
+                        "Wait for the earlier run (at most one waits)"),
                 ]),
                 None,
                 ("overlap", "WHICH", "Run, skip, or let one run wait if an earlier run has not finished"),
-                "overlap";
+                "overlap", PageTexts { label: "If the earlier run is still going", help: "", fact: ("Overlap", "{}") };
             /// An execution that has not succeeded that long after its scheduled instant fails: a minute to 30 days.
             max_age_seconds: Option<u32> = Values::Seconds(60..=2_592_000),
                 None,
                 ("max-age", "SPAN", "Give up a run that has not succeeded this long after its time, such as 10m"),
-                "max age";
+                "max age",
+                PageTexts {
+                    label: "Give up after",
+                    help: "After the due time; then the run fails. Leave empty to give up after the last attempt.",
+                    fact: ("Gives up", "{} after it was due"),
+                };
             /// The deadline for a reported outcome, counted from the delivery: ten seconds to a week.
             outcome_deadline_seconds: Option<u32> = Values::Seconds(10..=604_800),
                 Some((Transport::Webhook, "only a webhook cue has deliveries that wait for an outcome")),
                 ("outcome-deadline", "SPAN", "Deadline for the report of a call's result, such as 1h"),
-                "report within";
+                "report within",
+                PageTexts {
+                    label: "Require a reported result within",
+                    help: "After its delivery; otherwise you get an alert. Leave empty if delivery is enough.",
+                    fact: ("Result", "due within {} of its delivery"),
+                };
         }
     };
 }
@@ -84,6 +100,17 @@ pub struct PlainField {
     /// Flag, name of its value, help.
     pub flag: (&'static str, &'static str, &'static str),
     pub label: &'static str,
+    pub page: PageTexts,
+}
+
+/// What the page says of a field.
+#[derive(Debug)]
+pub struct PageTexts {
+    /// Of its input.
+    pub label: &'static str,
+    pub help: &'static str,
+    /// A label and, with `{}` for the value, what the page says of a cue that has one.
+    pub fact: (&'static str, &'static str),
 }
 
 #[derive(Debug)]
@@ -91,8 +118,9 @@ pub enum Values {
     /// Whole numbers, or null.
     Minutes(RangeInclusive<i64>),
     Seconds(RangeInclusive<i64>),
-    /// Words, the default first, each with what it says to people, which is empty for the default.
-    Words(&'static [(&'static str, &'static str)]),
+    /// Words, the default first, each with what `cue show` says, which is nothing for the default, and the choice on the
+    /// page. Of recurring cues only.
+    Words(&'static [(&'static str, &'static str, &'static str)]),
 }
 
 impl PlainField {
@@ -108,7 +136,7 @@ impl PlainField {
     /// The value of a cue that was given none.
     pub fn default_value(&self) -> Value {
         match &self.values {
-            Values::Words(known) => known.first().map(|(word, _)| *word).into(),
+            Values::Words(known) => known.first().map(|(word, ..)| *word).into(),
             Values::Minutes(_) | Values::Seconds(_) => Value::Null,
         }
     }
@@ -121,21 +149,15 @@ impl PlainField {
 }
 
 macro_rules! structs {
-    ($($(#[$meta:meta])* $name:ident: $type:ty = $values:expr, $only:expr, $flag:expr, $label:expr;)+) => {
+    ($($(#[$meta:meta])* $name:ident: $type:ty = $values:expr, $only:expr, $flag:expr, $label:expr, $page:expr;)+) => {
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
         pub struct Policies {
             $($(#[$meta])* pub $name: $type,)+
         }
 
-        /// Changes to the policies. `None` leaves the field unchanged.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-        pub struct PoliciesPatch {
-            $(pub $name: Option<$type>,)+
-        }
-
         /// In reading order.
         pub const PLAIN_FIELDS: &[PlainField] = &[$(PlainField {
-            name: stringify!($name), values: $values, only: $only, flag: $flag, label: $label,
+            name: stringify!($name), values: $values, only: $only, flag: $flag, label: $label, page: $page,
         }),+];
 
         impl Policies {
@@ -144,27 +166,11 @@ macro_rules! structs {
                 $(object.serialize_entry(stringify!($name), &self.$name)?;)+
                 Ok(())
             }
-        }
 
-        impl PoliciesPatch {
-            pub fn apply_to(&self, policies: &mut Policies) {
-                $(policies.$name = self.$name.unwrap_or(policies.$name);)+
-            }
-
-            /// The changes that turn `old` into `new`. Calls `name` with the name of each changed field.
-            pub fn between(old: &Policies, new: &Policies, mut name: impl FnMut(&'static str)) -> Self {
-                Self {
-                    $($name: (old.$name != new.$name).then(|| {
-                        name(stringify!($name));
-                        new.$name
-                    }),)+
-                }
-            }
-
-            /// The fields that are set to something other than their default, with the new values.
-            pub fn given(&self) -> impl Iterator<Item = (&'static PlainField, Value)> + use<> {
-                let given = [$(self.$name.filter(|it| *it != <$type>::default()).map(|it| json!(it))),+];
-                PLAIN_FIELDS.iter().zip(given).filter_map(|(field, value)| Some((field, value?)))
+            /// The names of the fields that differ from those of before.
+            pub fn changed_since(&self, before: &Self) -> impl Iterator<Item = &'static str> + use<> {
+                let names = [$((self.$name != before.$name).then_some(stringify!($name))),+];
+                names.into_iter().flatten()
             }
         }
     };

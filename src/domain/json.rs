@@ -386,6 +386,13 @@ impl<'a> JsonObject<'a> {
         self.starts.iter().map(|start| unescaped(key_at(self.text.0, *start)))
     }
 
+    /// The text without the entry `name`.
+    pub fn without(&self, name: &str) -> JsonText {
+        let entries = (Parts { text: self.text.0, at: 1 })
+            .filter(|entry| split_entry(entry).is_none_or(|(key, _)| key != name));
+        JsonText(format!("{{{}}}", entries.collect::<Vec<&str>>().join(",")))
+    }
+
     fn entry(&self, start: usize) -> Option<(&'a str, JsonStr<'a>)> {
         Parts { text: self.text.0, at: start }.next().and_then(split_entry)
     }

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use crate::app::App;
 use crate::domain::account::user::Caller;
 use crate::domain::api_error::{ErrorCode, Refusal};
-use crate::domain::cue::{CuePatch, RequestedStatus};
+use crate::domain::cue::{CueRequest, RequestedStatus};
 use crate::domain::ids::ExecutionId;
 use crate::domain::row_keys::UserKey;
 use crate::domain::text::word_enum;
@@ -207,8 +207,9 @@ impl Batch {
     /// Returns the created execution and the work: 1, and more for overdue runs that fire and for copied bytes.
     fn apply(&self, tx: &WriteTx<'_>, id: &str) -> Result<(Option<ExecutionId>, usize)> {
         let set_status = |status| {
-            let change = CuePatch { status: Some(status), ..CuePatch::default() };
-            let (_, fired) = self.changes.change(tx, id, &change)?;
+            let cue = cues::find(tx, self.user_key, id)?;
+            let request = CueRequest::of_status(&cue, status);
+            let (_, fired) = self.changes.change(tx, cue, &request)?;
             Ok((None, 1 + fired))
         };
         match self.request.action {

@@ -6,7 +6,7 @@ use crate::app::App;
 use crate::domain::account::plan::Plans;
 use crate::domain::account::user::Caller;
 use crate::domain::api_error::{ErrorCode, Refusal};
-use crate::domain::cue::{Cue, CuePatch, CueStatus, Difference, NewCue, Payload, RequestedStatus};
+use crate::domain::cue::{Cue, CueRequest, CueStatus, Payload};
 use crate::domain::cue_fields::{Overlap, Policies};
 use crate::domain::ids::CueId;
 use crate::domain::notification::event::EventType;
@@ -46,7 +46,7 @@ pub struct UpdatedCue {
 pub fn create(
     app: &App,
     caller: &Caller,
-    mut new: NewCue,
+    mut new: CueRequest,
     hint: Option<&str>,
     call: Option<IdempotencyRequest>,
     render: fn(&Cue) -> Result<StoredResponse>,
@@ -55,9 +55,9 @@ pub fn create(
     let plans = app.config.plans.clone();
     let limits = CueLimits::new(&plans, caller);
     let id = CueId::generate(now, random::fill)?.to_string();
-    let payload = new.payload.take();
+    let payload = new.payload.take().flatten();
     let prepared = new.into_cue(id, user_key, now).map_err(Error::from);
-    let prepared = prepared.and_then(|(mut cue, _)| {
+    let prepared = prepared.and_then(|mut cue| {
         let stored = cue.warning.clone();
         cue.warning = joined(stored.as_deref(), hint);
         let response = render(&cue)?;
@@ -98,27 +98,27 @@ impl ChangeContext {
         Self { user_key: caller.user_key, limits, firer: CueFirer::new(app, now) }
     }
 
-    /// Returns the cue without its new payload, and the number of overdue runs that fired before the change.
+    /// Changes the caller's cue `before`. Returns it without its new payload, and the number of overdue runs that fired
+    /// before the change.
     pub(super) fn change(
         &self,
         tx: &WriteTx<'_>,
-        id: &str,
-        change: &CuePatch,
+        mut before: Cue,
+        request: &CueRequest,
     ) -> Result<(Cue, usize)> {
         let (user_key, now) = (self.user_key, self.firer.now());
-        let mut before = find(tx, user_key, id)?;
         let mut cue = before.clone();
-        cue.apply(change, now)?;
+        cue.apply(request, now)?;
         let mut fired = 0;
         if cue.next_run != before.next_run {
             fired = self.firer.fire_overdue(tx, &before)?;
         }
         if fired > 0 {
-            before = find(tx, user_key, id)?;
+            before = find(tx, user_key, &before.id)?;
             cue = before.clone();
-            cue.apply(change, now)?;
+            cue.apply(request, now)?;
         }
-        if change.slug.is_some() {
+        if cue.fields.slug != before.fields.slug {
             check_slug(tx, &cue)?;
         }
         if cue.status == CueStatus::Active && before.status != CueStatus::Active {
@@ -136,7 +136,7 @@ impl ChangeContext {
             channels::announce_pause(tx, (user_key, cue.key), "by request", now)?;
         }
         if holds_for_waiting(&cue) != holds_for_waiting(&before) {
-            if cue.policies.overlap == Overlap::Allow {
+            if cue.fields.policies.overlap == Overlap::Allow {
                 overlap::start_waiting(tx, cue.key, now)?;
             }
             policies::follow_change(tx, cue.key)?;
@@ -156,52 +156,63 @@ impl ChangeContext {
         payload: Option<String>,
         put: PutCue,
     ) -> Result<PutResult> {
-        let Difference { patch, fields } =
-            before.difference(payload.as_deref(), put.new, put.status)?;
-        if let Some(origin) = put.origin.filter(|origin| origin.adopts || !fields.is_empty()) {
+        let (_, changed) = put.applied_to(&before, payload.as_deref(), self.firer.now())?;
+        if let Some(origin) = put.origin.as_ref().filter(|it| it.adopts || !changed.is_empty()) {
             origin.check(tx, &before)?;
             cues::set_source(tx, before.key, &origin.namespace)?;
         }
-        if fields.is_empty() {
-            return Ok(PutResult::changed(&before, before.clone(), payload, None, fields));
+        if changed.is_empty() {
+            return Ok(PutResult::changed(&before, before.clone(), payload, changed));
         }
-        let (mut cue, _) = self.change(tx, &before.id, &patch)?;
-        if let Some(payload) = &patch.payload {
-            cue.payload_key = cues::set_payload(tx, cue.key, payload.as_ref())?;
+        let (mut cue, _) = self.change(tx, before.clone(), &put.request)?;
+        let new_payload = put.request.payload.flatten();
+        if changed.contains(&PAYLOAD) {
+            cue.payload_key = cues::set_payload(tx, cue.key, new_payload.as_ref())?;
         }
-        Ok(PutResult::changed(&before, cue, payload, patch.payload, fields))
+        Ok(PutResult::changed(&before, cue, new_payload.map(|it| it.body), changed))
     }
 }
 
+const PAYLOAD: &str = "payload";
+
 /// What holds for the executions that wait as soon as it changes.
 fn holds_for_waiting(cue: &Cue) -> (Policies, Option<i64>, Option<&Flow>) {
-    let flow = cue.callback.as_ref().and_then(|it| it.flow.as_ref());
-    (cue.policies, destination(cue), flow)
+    let flow = cue.fields.callback.as_ref().and_then(|it| it.flow.as_ref());
+    (cue.fields.policies, destination(cue), flow)
 }
 
 fn destination(cue: &Cue) -> Option<i64> {
-    cue.callback.as_ref().map(Callback::destination_hash)
+    cue.fields.callback.as_ref().map(Callback::destination_hash)
 }
 
-/// Refused with `cue_not_found`, `cue_limit_exceeded`, `storage_limit_exceeded` and the refusals of [`Cue::apply`].
-pub fn update(app: &App, caller: &Caller, id: String, change: CuePatch) -> Pending<UpdatedCue> {
+/// Makes of the cue what `request` returns for it; `payload` replaces its payload. Refused with `cue_not_found`,
+/// `cue_limit_exceeded`, `storage_limit_exceeded` and the refusals of `request` and [`Cue::apply`].
+pub fn update(
+    app: &App,
+    caller: &Caller,
+    id: String,
+    payload: Option<Option<Payload>>,
+    request: impl Fn(&Cue) -> std::result::Result<CueRequest, Refusal> + Send + 'static,
+) -> Pending<UpdatedCue> {
     let user_key = caller.user_key;
     let (plans, context) =
         (app.config.plans.clone(), ChangeContext::new(app, caller, app.clock.now()));
     app.store.write_for(user_key, move |tx| {
         users::check_storage_quota(tx, &plans, user_key, || {
-            let (mut cue, _) = context.change(tx, &id, &change)?;
-            if let Some(payload) = &change.payload {
+            let before = find(tx, user_key, &id)?;
+            let request = request(&before)?;
+            let (mut cue, _) = context.change(tx, before, &request)?;
+            if let Some(payload) = &payload {
                 cue.payload_key = cues::set_payload(tx, cue.key, payload.as_ref())?;
             }
-            Ok(UpdatedCue { cue, payload: change.payload })
+            Ok(UpdatedCue { cue, payload })
         })
     })
 }
 
 /// Errors: `slug_taken`, if another cue of the account has the slug.
 fn check_slug(tx: &WriteTx<'_>, cue: &Cue) -> Result<()> {
-    let Some(slug) = &cue.slug else { return Ok(()) };
+    let Some(slug) = &cue.fields.slug else { return Ok(()) };
     match cues::find_id_of_slug(tx, cue.user_key, slug)? {
         Some(id) if id != cue.id => {
             let message = format!(
@@ -213,12 +224,10 @@ fn check_slug(tx: &WriteTx<'_>, cue: &Cue) -> Result<()> {
     }
 }
 
-/// A cue that a PUT describes: the one with the slug of `new` becomes it, or is created.
+/// A cue that a PUT describes: the one with its slug becomes it, or is created.
 #[derive(Debug)]
 pub struct PutCue {
-    pub new: NewCue,
-    /// `None` leaves the status of a cue that exists.
-    pub status: Option<RequestedStatus>,
+    pub request: CueRequest,
     pub origin: Option<FileOrigin>,
 }
 
@@ -268,39 +277,43 @@ pub struct PutResult {
 }
 
 impl PutCue {
-    fn into_cue(
-        self,
-        id: String,
-        user_key: UserKey,
-        now: Timestamp,
-    ) -> Result<(Cue, Option<Payload>)> {
-        let (mut cue, payload) = self.new.into_cue(id, user_key, now)?;
-        if self.status == Some(RequestedStatus::Paused) {
-            (cue.status, cue.next_run) = (CueStatus::Paused, None);
-        }
-        Ok((cue, payload))
-    }
-
     /// What a PUT would do. The limits of the plan are not checked: they are about all cues that are written.
     /// Refused as [`put`].
     pub fn dry_run(self, read: &ReadTx<'_>, caller: &Caller, now: Timestamp) -> Result<PutResult> {
-        let Some((before, payload)) = self.find(read, caller.user_key)? else {
-            let (cue, payload) = self.into_cue(CueId::NONE.to_owned(), caller.user_key, now)?;
+        let found = self.find(read, caller.user_key)?;
+        let payload = || self.request.payload.clone().flatten().map(|payload| payload.body);
+        let Some((before, stored)) = found else {
+            let payload = payload();
+            let cue = self.request.into_cue(CueId::NONE.to_owned(), caller.user_key, now)?;
             return Ok(PutResult::created(cue, payload));
         };
-        let Difference { patch, fields } =
-            before.difference(payload.as_deref(), self.new, self.status)?;
-        let mut cue = before.clone();
-        if !fields.is_empty() {
-            self.origin.map_or(Ok(()), |origin| origin.check(read, &before))?;
-            cue.apply(&patch, now)?;
+        let (cue, changed) = self.applied_to(&before, stored.as_deref(), now)?;
+        if changed.is_empty() {
+            return Ok(PutResult::changed(&before, before.clone(), stored, changed));
         }
-        Ok(PutResult::changed(&before, cue, payload, patch.payload, fields))
+        self.origin.as_ref().map_or(Ok(()), |origin| origin.check(read, &before))?;
+        Ok(PutResult::changed(&before, cue, payload(), changed))
+    }
+
+    /// The cue `before` after the PUT, and the names of the fields that differ. `payload` is its stored text.
+    fn applied_to(
+        &self,
+        before: &Cue,
+        payload: Option<&str>,
+        now: Timestamp,
+    ) -> Result<(Cue, Vec<&'static str>)> {
+        let mut cue = before.clone();
+        let mut changed = cue.apply(&self.request, now)?;
+        let wanted = self.request.payload.as_ref().and_then(Option::as_ref);
+        let differs = wanted.map(|it| it.body.as_str()) != payload;
+        changed.extend(differs.then_some(PAYLOAD));
+        Ok((cue, changed))
     }
 
     fn find(&self, read: &ReadTx<'_>, user_key: UserKey) -> Result<Option<(Cue, Option<String>)>> {
         let id = self
-            .new
+            .request
+            .fields
             .slug
             .as_ref()
             .map(|slug| cues::find_id_of_slug(read, user_key, slug))
@@ -310,36 +323,25 @@ impl PutCue {
 }
 
 impl PutResult {
-    fn created(cue: Cue, payload: Option<Payload>) -> Self {
-        let payload = payload.map(|payload| payload.body);
-        Self {
-            action: PutAction::Created,
-            cue,
-            payload,
-            changed: Vec::new(),
-            next_run_before: None,
-        }
+    fn created(cue: Cue, payload: Option<String>) -> Self {
+        let action = PutAction::Created;
+        Self { action, cue, payload, changed: Vec::new(), next_run_before: None }
     }
 
     fn changed(
         before: &Cue,
         cue: Cue,
         payload: Option<String>,
-        new_payload: Option<Option<Payload>>,
-        fields: Vec<&'static str>,
+        changed: Vec<&'static str>,
     ) -> Self {
-        let payload = match new_payload {
-            Some(new) => new.map(|payload| payload.body),
-            None => payload,
-        };
-        let action = if fields.is_empty() { PutAction::Unchanged } else { PutAction::Updated };
-        Self { action, cue, payload, changed: fields, next_run_before: before.next_run }
+        let action = if changed.is_empty() { PutAction::Unchanged } else { PutAction::Updated };
+        Self { action, cue, payload, changed, next_run_before: before.next_run }
     }
 }
 
 /// Writes nothing if the cue is already as described. Refused with `cue_limit_exceeded`, `storage_limit_exceeded`,
 /// `slug_taken`, `invalid_schedule`, and as a validation error if the transport is another one.
-pub fn put(app: &App, caller: &Caller, put: PutCue) -> Result<Pending<PutResult>> {
+pub fn put(app: &App, caller: &Caller, mut put: PutCue) -> Result<Pending<PutResult>> {
     let (now, user_key) = (app.clock.now(), caller.user_key);
     let (plans, context) = (app.config.plans.clone(), ChangeContext::new(app, caller, now));
     let id = CueId::generate(now, random::fill)?.to_string();
@@ -348,13 +350,14 @@ pub fn put(app: &App, caller: &Caller, put: PutCue) -> Result<Pending<PutResult>
             Some((before, payload)) => context.replace(tx, before, payload, put),
             None => {
                 let source = put.origin.as_ref().map(|origin| origin.namespace.clone());
-                let (cue, payload) = put.into_cue(id, user_key, now)?;
+                let payload = put.request.payload.take().flatten();
+                let cue = put.request.into_cue(id, user_key, now)?;
                 context.limits.check_added(tx, &cue)?;
                 let cue = cues::insert(tx, cue, payload.as_ref())?;
                 source.map_or(Ok(()), |source| cues::set_source(tx, cue.key, &source))?;
                 events::cue(tx, EventType::CueCreated, user_key, cue.key, now);
                 tx.wake(WakeSet { schedule: cue.next_run, ..WakeSet::default() });
-                Ok(PutResult::created(cue, payload))
+                Ok(PutResult::created(cue, payload.map(|payload| payload.body)))
             }
         })
     }))

@@ -196,7 +196,9 @@ pub(super) fn pause(tx: &WriteTx<'_>, cue_key: CueKey, firer: &CueFirer) -> Resu
 
 /// Call it before a change replaces `next_run`: these runs can no longer be fired afterwards. Returns their number.
 pub fn record_overdue_as_missed(tx: &WriteTx<'_>, cue: &Cue, now: Timestamp) -> Result<i64> {
-    let (Some(next_run), Ok(schedule)) = (cue.next_run, cue.schedule.read()) else { return Ok(0) };
+    let (Some(next_run), Ok(schedule)) = (cue.next_run, cue.fields.schedule.read()) else {
+        return Ok(0);
+    };
     let before = just_before(next_run);
     let missed = schedule.occurrences(before, now);
     due_cues::insert_missed(tx, (cue.user_key, cue.key), missed, MissReason::Downtime, now)?;

@@ -176,7 +176,7 @@ impl RunContext {
 
     /// Refuses another call of an account with an unconfirmed address that has used up its calls (contract §3.10).
     fn check_calls(&self, cue: &Cue) -> Result<()> {
-        let calls = self.calls.as_ref().filter(|_| cue.transport == Transport::Webhook);
+        let calls = self.calls.as_ref().filter(|_| cue.fields.transport == Transport::Webhook);
         let refused_for = calls.and_then(|calls| calls.lock().refused_for(self.user_key, self.now));
         let Some(seconds) = refused_for else { return Ok(()) };
         let message = format!(
@@ -225,7 +225,8 @@ fn new_run(
         }
     };
     // Only claims filter by task and agent.
-    let (task, agent) = if cue.transport == Transport::Worker { filters } else { (None, None) };
+    let (task, agent) =
+        if cue.fields.transport == Transport::Worker { filters } else { (None, None) };
     Ok(NewExecution {
         task,
         agent,
@@ -236,7 +237,7 @@ fn new_run(
 }
 
 fn parse_send_at(text: &str, cue: &Cue) -> std::result::Result<Timestamp, Refusal> {
-    let zone = Zone::find(&cue.schedule.timezone).map_err(ScheduleError::from)?;
+    let zone = Zone::find(&cue.fields.schedule.timezone).map_err(ScheduleError::from)?;
     parse_instant(text, &zone).map_err(|error| Refusal {
         schedule_part: SchedulePart::of("send_at"),
         ..Refusal::new(ErrorCode::InvalidSchedule, format!("send_at: {error}"))
@@ -248,8 +249,8 @@ fn run_of(cue: &Cue, id: ExecutionId, triggered_by: Trigger, now: Timestamp) -> 
         id,
         cue_key: cue.key,
         user_key: cue.user_key,
-        is_worker: cue.transport == Transport::Worker,
-        destination: cue.callback.as_ref().map(Callback::destination_hash),
+        is_worker: cue.fields.transport == Transport::Worker,
+        destination: cue.fields.callback.as_ref().map(Callback::destination_hash),
         task: None,
         agent: None,
         scheduled_for: now,
@@ -258,7 +259,7 @@ fn run_of(cue: &Cue, id: ExecutionId, triggered_by: Trigger, now: Timestamp) -> 
         replayed_from: None,
         is_catch_up: false,
         is_buffered: false,
-        policies: cue.policies,
+        policies: cue.fields.policies,
         now,
     }
 }

@@ -109,7 +109,7 @@ fn held_up(
     now: Timestamp,
 ) -> Result<Option<(u64, Timestamp)>> {
     let cue = cues::find_by_key(tx, execution.cue_key)?;
-    let schedule = cue.and_then(|cue| cue.schedule.read().ok());
+    let schedule = cue.and_then(|cue| cue.fields.schedule.read().ok());
     let later =
         schedule.map_or(0, |schedule| schedule.occurrences(execution.scheduled_for, now).count);
     Ok((later > 0).then_some((later + 1, execution.scheduled_for)))

@@ -3,12 +3,13 @@ import { test } from "node:test";
 import { bodyWith } from "../../src/http/page/app/api.js";
 import { spoken } from "../../src/http/page/app/problems.js";
 import { PRESETS, attemptTimes, blank, createBody, defaultName, differing, flowKeyOf, formOf, hasMore,
-  hasWords, headersProblem, inWords, merged, networkOf, patchBody, saidOf, scheduleOf,
+  hasWords, headersProblem, inWords, networkOf, patchBody, saidOf, scheduleOf,
   secondsOf } from "../../src/http/page/screens/editor/model.js";
 import { placeMeant, problemsOf } from "../../src/http/page/screens/editor/refusals.js";
 
 // lit-html looks for a document when it is loaded; these tests render nothing.
 globalThis.document ??= { createTreeWalker: () => ({}), createComment: () => ({}) };
+const { merged } = await import("../../src/http/page/screens/editor/elsewhere.js");
 const { bounds, limits, tags } = await import("../../src/http/page/screens/editor/more.js");
 const { withScheme } = await import("../../src/http/page/screens/editor/left.js");
 const { calling, outcome } = await import("../../src/http/page/screens/editor/test.js");
@@ -42,8 +43,8 @@ test("a new cue is sent with what the API asks for, and nothing that is its defa
 test("a cue for a worker has no callback, a cue that runs once no cron", () => {
   assert.deepEqual(createBody(form({ transport: "worker", kind: "once", at: "2030-01-01T09:00" })).body,
     { name: "a", schedule: { type: "once", at: "2030-01-01T09:00" }, transport: "worker" });
-  assert.equal(createBody(form({ transport: "worker", claimWithin: "5" })).body.claim_within_minutes, 5);
-  assert.equal(createBody(form({ claimWithin: "5" })).body.claim_within_minutes, undefined);
+  assert.equal(createBody(form({ transport: "worker", claim_within_minutes: "5" })).body.claim_within_minutes, 5);
+  assert.equal(createBody(form({ claim_within_minutes: "5" })).body.claim_within_minutes, undefined);
 });
 
 test("a cue that is not touched changes nothing", () => {
@@ -116,7 +117,7 @@ const LIMITED = {
 
 test("policies and tags come back as they were, and are sent in a new cue", () => {
   const was = formOf(LIMITED);
-  assert.deepEqual([was.overlap, was.maxAge, was.outcomeWithin, was.flowKey, was.parallel, was.perMinute],
+  assert.deepEqual([was.overlap, was.max_age_seconds, was.outcome_deadline_seconds, was.flowKey, was.parallel, was.perMinute],
     ["skip", "90m", "1d", "nas", "2", ""]);
   assert.deepEqual(patchBody(structuredClone(was), was).body, {});
   const { callback, overlap, max_age_seconds, outcome_deadline_seconds, tags } = createBody(was).body;
@@ -128,7 +129,7 @@ test("policies and tags come back as they were, and are sent in a new cue", () =
 test("of policies and tags only what was changed is sent; a flow as a whole", () => {
   const was = formOf(LIMITED);
   const patch = (changes) => JSON.parse(JSON.stringify(patchBody({ ...was, ...changes }, was).body));
-  assert.deepEqual(patch({ overlap: "allow", maxAge: "", outcomeWithin: "1h 30m" }),
+  assert.deepEqual(patch({ overlap: "allow", max_age_seconds: "", outcome_deadline_seconds: "1h 30m" }),
     { overlap: "allow", max_age_seconds: null, outcome_deadline_seconds: 5_400 });
   assert.deepEqual(patch({ tags: ["prod"] }), { tags: ["prod"] });
   assert.deepEqual(patch({ perMinute: "10" }),
@@ -136,12 +137,12 @@ test("of policies and tags only what was changed is sent; a flow as a whole", ()
   assert.deepEqual(patch({ flowKey: " " }), { callback: { flow: { parallelism: 2, per_minute: null } } });
   assert.deepEqual(patch({ flowKey: "", parallel: "" }), { callback: { flow: null } });
   assert.deepEqual(patch({ parallel: "0" }).callback.flow.parallelism, 0, "the server says what is wrong");
-  assert.deepEqual(patch({ maxAge: "soon" }), { max_age_seconds: "soon" });
+  assert.deepEqual(patch({ max_age_seconds: "soon" }), { max_age_seconds: "soon" });
   assert.equal(inWords(differing({ ...was, tags: [], parallel: "3", perMinute: "1" }, was)), "flow, tags");
 });
 
 test("a cue for a worker has no flow and no time for a result", () => {
-  const worker = form({ transport: "worker", overlap: "skip", outcomeWithin: "10m", parallel: "1" });
+  const worker = form({ transport: "worker", overlap: "skip", outcome_deadline_seconds: "10m", parallel: "1" });
   assert.deepEqual(createBody(worker).body, { name: "a", schedule: { type: "recurring", cron: "0 3 * * *" },
     transport: "worker", overlap: "skip" });
 });
@@ -171,8 +172,9 @@ test("tags are words of one kind, each once", () => {
 test("a folded part says what is in it, and only values that are no defaults open it early", () => {
   assert.equal(limits.summary(blank()), "");
   assert.equal(limits.summary(formOf(LIMITED)),
-    "skip the new run, missed runs: fire all, up to 100, give up after 90m, a result within 1d, a flow");
-  assert.equal(limits.summary(form({ transport: "worker", kind: "once", overlap: "skip", claimWithin: "5" })),
+    "missed runs: fire all, up to 100, overlap: skip the new run, gives up 90m after it was due, "
+      + "result due within 1d of its delivery, a flow");
+  assert.equal(limits.summary(form({ transport: "worker", kind: "once", overlap: "skip", claim_within_minutes: "5" })),
     "claimed within 5 min");
   assert.equal(tags.summary(form({ tags: ["a", "b"], description: "x" })), "a, b, x");
   assert.equal(bounds.summary(form({ start: "2030-01-01T09:00", jitter: "40" })),
@@ -205,7 +207,7 @@ test("integers beyond 2^53 stay as they were typed", () => {
 test("a removed header, limit or description is sent as removed", () => {
   const was = formOf({ ...CUE, description: "x", claim_within_minutes: 5, transport: "worker",
     callback: { ...CUE.callback, url: null } });
-  assert.deepEqual(patchBody({ ...was, description: "", claimWithin: "" }, was).body, { description: null,
+  assert.deepEqual(patchBody({ ...was, description: "", claim_within_minutes: "" }, was).body, { description: null,
     claim_within_minutes: null });
   const web = formOf(CUE);
   assert.deepEqual(patchBody({ ...web, headers: [] }, web).body, { callback: { headers: {} } });
@@ -270,7 +272,7 @@ test("every problem of an answer stands at its field", () => {
     at("retry", "max_attempts"), at("on_failure", "webhook"), at("callback"), at("verification", "mode"),
     at("claim_within_minutes"), at("new_thing")] });
   const { problems, rest } = problemsOf(error);
-  assert.deepEqual(Object.keys(problems).sort(), ["attempts", "claimWithin", "failureUrl", "name", "url",
+  assert.deepEqual(Object.keys(problems).sort(), ["attempts", "claim_within_minutes", "failureUrl", "name", "url",
     "verification", "waits"]);
   assert.deepEqual(rest, ["Wrong new_thing"]);
   const fields = (...places) => Object.keys(problemsOf(refusal("validation_error", "…",
@@ -281,7 +283,7 @@ test("every problem of an answer stands at its field", () => {
   assert.deepEqual(fields("retry.backoff_seconds.1"), ["waits"]);
   assert.deepEqual(fields("overlap", "max_age_seconds", "outcome_deadline_seconds", "callback.flow.key",
     "callback.flow", "callback.flow.per_minute", "tags.3"),
-  ["overlap", "maxAge", "outcomeWithin", "flowKey", "parallel", "perMinute", "tags"]);
+  ["overlap", "max_age_seconds", "outcome_deadline_seconds", "flowKey", "parallel", "perMinute", "tags"]);
 });
 
 test("refusals with a code stand at their field, a blocked address with its flag", () => {

@@ -1,141 +1,228 @@
-//! What a PATCH does to a cue: its fields, its state and its next run (contract §4.2, §4.9).
+//! What a request does to a cue: its fields, its state and its next run (contract §4.2, §4.9, §4.17).
 
 use jiff::{SignedDuration, Timestamp};
-use serde_json::Value;
 
 use crate::domain::api_error::{ErrorCode, FieldError, Refusal};
 use crate::domain::cue::{
-    Cue, CuePatch, CueStatus, RequestedStatus, ScheduleKind, SchedulePatch, ScheduleSpec,
-    StoredSchedule, bounds_errors, jitter_delay, set,
+    Cue, CueFields, CueRequest, CueStatus, RequestedStatus, ScheduleSpec, StoredSchedule,
+    Transport, jitter_delay,
 };
 use crate::domain::schedule::interval::Interval;
-use crate::domain::schedule::{Bounds, Schedule, ScheduleRule};
+use crate::domain::schedule::{Bounds, ScheduleRule};
 use crate::domain::time::saturating_add;
+use crate::domain::webhook::callback::Callback;
 
 impl Cue {
-    /// Applies `change`, except for the payload, which the store replaces. A new schedule reactivates an ended cue.
-    pub fn apply(&mut self, change: &CuePatch, now: Timestamp) -> Result<(), Refusal> {
-        set(&mut self.slug, &change.slug);
-        set(&mut self.name, &change.name);
-        set(&mut self.description, &change.description);
-        set(&mut self.tags, &change.tags);
-        set(&mut self.verification, &change.verification);
-        for (field, value) in change.policies.given() {
-            if let Some(reason) = field.misfit(self.transport) {
-                return Err(unusable(field.name, &reason, value));
-            }
-        }
-        change.policies.apply_to(&mut self.policies);
-        if !change.callback.is_empty() {
-            let Some(callback) = &mut self.callback else {
-                return Err(Refusal::new(ErrorCode::InvalidCallback, "A worker cue calls no URL"));
-            };
-            change.callback.apply_to(callback);
-        }
-        change.retry.apply_to(&mut self.retry);
-        change.on_failure.apply_to(&mut self.on_failure);
-        self.apply_schedule(change, now)?;
-        self.updated_at = now;
-        Ok(())
-    }
-
-    fn apply_schedule(&mut self, change: &CuePatch, now: Timestamp) -> Result<(), Refusal> {
-        let rescheduled = !change.schedule.is_empty();
-        // Set if only the delay of the runs changes: the delay until now.
-        let mut other_delay = None;
-        if rescheduled {
-            let mut schedule = change.schedule.applied_to(&self.schedule)?;
-            if restarts_interval(&self.schedule, &schedule) {
-                schedule.begin(now);
-            }
-            schedule.bounds.delay_seconds =
-                Some(jitter_delay(&self.id, schedule.bounds.jitter_seconds));
-            // An instant in the past is rejected for a paused cue too, because it could never run.
-            if change.schedule.at.is_some() || matches!(change.schedule.end, Some(Some(_))) {
-                schedule.first_run(now)?;
-            }
-            let new = StoredSchedule::from_schedule(&schedule);
-            let is_active = self.status == CueStatus::Active;
-            other_delay = (is_active && differs_in_jitter(&self.schedule, &new))
-                .then_some(self.schedule.bounds.delay());
-            self.schedule = new;
+    /// Makes the cue what the request says, except for the payload, which the store replaces. Returns the names of the
+    /// fields that it changes, with dots before parts.
+    pub fn apply(
+        &mut self,
+        request: &CueRequest,
+        now: Timestamp,
+    ) -> Result<Vec<&'static str>, Refusal> {
+        if request.fields.transport != self.fields.transport {
+            return Err(other_transport(self.fields.transport, request.fields.transport));
         }
         let has_ended = matches!(self.status, CueStatus::Completed | CueStatus::Failed);
-        let revived = has_ended && rescheduled;
-        match (change.status, other_delay) {
-            (Some(RequestedStatus::Paused), _) if has_ended && !revived => Err(Refusal::new(
+        let is_restarted = differs_in_runs(&self.fields.schedule, &request.fields.schedule);
+        let is_revived =
+            has_ended && (is_restarted || (request.names_schedule && !request.is_whole));
+        let mut wanted = request.fields.clone();
+        let mut status = request.status;
+        if has_ended && !is_revived {
+            // Its instant has passed, so that a new zone or catch-up would have no run.
+            wanted.schedule = self.fields.schedule.clone();
+            // A file with a cue that has ended can be applied again.
+            status = status.filter(|_| !request.is_whole);
+        } else {
+            wanted.schedule = self.counted(&wanted.schedule, now)?;
+        }
+        let before = std::mem::replace(&mut self.fields, wanted);
+        let mut changed = self.fields.changed_since(&before);
+        let was = (self.status, before.schedule);
+        self.change_runs(&was, status, is_revived, now)?;
+        self.updated_at = now;
+        let asks_for_other = match status {
+            Some(RequestedStatus::Paused) => was.0 != CueStatus::Paused,
+            Some(RequestedStatus::Active) => was.0 == CueStatus::Paused,
+            None => false,
+        };
+        changed.extend(asks_for_other.then_some("status"));
+        Ok(changed)
+    }
+
+    /// The schedule with the delay of this cue and the instant from which the runs of an interval are counted: unless it
+    /// is another interval or has another start, that of before.
+    fn counted(&self, wanted: &StoredSchedule, now: Timestamp) -> Result<StoredSchedule, Refusal> {
+        let before = &self.fields.schedule;
+        // One that cannot be read any more must not block another change.
+        if wanted == before {
+            return Ok(before.clone());
+        }
+        let mut schedule = wanted.read()?;
+        match (&mut schedule.rule, &before.when) {
+            (ScheduleRule::Every(interval), ScheduleSpec::Every(every, from))
+                if before.bounds.start == wanted.bounds.start
+                    && Interval::parse(every, *from)
+                        .is_ok_and(|it| it.period() == interval.period()) =>
+            {
+                interval.count_from(*from);
+            }
+            _ => schedule.begin(now),
+        }
+        let jitter_seconds = schedule.bounds.jitter_seconds;
+        schedule.bounds.delay_seconds = Some(jitter_delay(&self.id, jitter_seconds));
+        let counted = StoredSchedule::from(&schedule);
+        // An instant in the past is rejected for a paused cue too, because it could never run.
+        let is_new_instant =
+            matches!(counted.when, ScheduleSpec::Once(_)) && counted.when != before.when;
+        let is_new_end = counted.bounds.end.is_some() && counted.bounds.end != before.bounds.end;
+        if is_new_instant || is_new_end {
+            schedule.first_run(now)?;
+        }
+        Ok(counted)
+    }
+
+    /// Changes the state and the next run after the fields. `was` is the status and the schedule before.
+    fn change_runs(
+        &mut self,
+        (was, before): &(CueStatus, StoredSchedule),
+        status: Option<RequestedStatus>,
+        is_revived: bool,
+        now: Timestamp,
+    ) -> Result<(), Refusal> {
+        let has_ended = matches!(was, CueStatus::Completed | CueStatus::Failed);
+        let is_rescheduled = is_revived || self.fields.schedule != *before;
+        let is_delayed =
+            *was == CueStatus::Active && differs_in_jitter(before, &self.fields.schedule);
+        match status {
+            Some(RequestedStatus::Paused) if has_ended && !is_revived => Err(Refusal::new(
                 ErrorCode::InvalidState,
                 "The cue has ended; give it a new schedule to run it again",
             )),
-            (Some(RequestedStatus::Paused), _) => {
+            Some(RequestedStatus::Paused) => {
                 self.status = CueStatus::Paused;
                 self.next_run = None;
                 Ok(())
             }
-            (_, Some(delay)) => {
-                self.delay_next_run(delay, now);
+            _ if is_delayed => {
+                self.delay_next_run(before.bounds.delay(), now);
                 Ok(())
             }
-            (Some(RequestedStatus::Active), _)
-                if self.status != CueStatus::Active || rescheduled =>
-            {
+            Some(RequestedStatus::Active) if *was != CueStatus::Active || is_rescheduled => {
                 self.activate(now)
             }
-            (None, _) if rescheduled && self.status != CueStatus::Paused => self.activate(now),
+            None if is_rescheduled && *was != CueStatus::Paused => self.activate(now),
             _ => Ok(()),
         }
     }
 
     /// Moves the pending run to its new delay. If that instant has passed, the run keeps its time, so that it is not lost.
     fn delay_next_run(&mut self, before: SignedDuration, now: Timestamp) {
-        let delay = self.schedule.bounds.delay() - before;
+        let bounds = &self.fields.schedule.bounds;
+        let delay = bounds.delay() - before;
         let moved = self.next_run.map(|next| saturating_add(next, delay));
-        let is_before_end = |run: &Timestamp| self.schedule.bounds.end.is_none_or(|end| *run < end);
+        let is_before_end = |run: &Timestamp| bounds.end.is_none_or(|end| *run < end);
         self.next_run = moved.filter(|run| *run > now).filter(is_before_end).or(self.next_run);
     }
 
     fn activate(&mut self, now: Timestamp) -> Result<(), Refusal> {
-        self.next_run = Some(self.schedule.read()?.first_run(now)?);
+        self.next_run = Some(self.fields.schedule.read()?.first_run(now)?);
         self.status = CueStatus::Active;
         Ok(())
     }
 }
 
-impl SchedulePatch {
-    /// The bounds that contradict other given parts, and why. Those of a PATCH, which is not `whole`, may depend on parts
-    /// of the cue as well: [`Self::applied_to`] checks them.
-    pub fn contradictions(&self, is_whole: bool) -> Vec<(&'static str, &'static str)> {
-        let is_instant = |bound: &Option<Option<String>>| {
-            bound.iter().flatten().all(|text| text.parse::<Timestamp>().is_ok())
-        };
-        // A local time needs the zone of the cue.
-        let is_zone_known =
-            self.timezone.is_some() || (is_instant(&self.start) && is_instant(&self.end));
-        let has_bounds =
-            self.start.is_some() || self.end.is_some() || self.jitter_seconds.is_some();
-        if !has_bounds || !(is_whole || is_zone_known) {
-            return Vec::new();
+impl CueFields {
+    /// The names of the fields that differ from those of before, with dots before parts.
+    fn changed_since(&self, before: &Self) -> Vec<&'static str> {
+        let mut changed = Changed(Vec::new());
+        changed.add("slug", self.slug != before.slug);
+        changed.add("name", self.name != before.name);
+        changed.add("description", self.description != before.description);
+        changed.add("tags", self.tags != before.tags);
+        changed.add_schedule(&self.schedule, &before.schedule);
+        if let (Some(callback), Some(before)) = (&self.callback, &before.callback) {
+            changed.add_callback(callback, before);
         }
-        let recurs = self.cron.is_some() || self.every.is_some();
-        let schedule =
-            match self.kind.filter(|_| is_whole).or(recurs.then_some(ScheduleKind::Recurring)) {
-                Some(kind) => self.schedule(kind),
-                // Any rule serves to compare the bounds with each other.
-                None => Self { every: Some("366d".to_owned()), ..self.clone() }
-                    .schedule(ScheduleKind::Recurring),
-            };
-        schedule.map_or_else(|_| Vec::new(), |schedule| bounds_errors(&schedule))
+        let (retry, retry_before) = (&self.retry, &before.retry);
+        changed.add("retry.max_attempts", retry.max_attempts != retry_before.max_attempts);
+        changed.add("retry.backoff_minutes", retry.backoff_minutes != retry_before.backoff_minutes);
+        changed.add("retry.backoff_seconds", retry.backoff_seconds != retry_before.backoff_seconds);
+        let (reaction, reaction_before) = (&self.on_failure, &before.on_failure);
+        changed.add("on_failure.email", reaction.email != reaction_before.email);
+        changed.add("on_failure.webhook", reaction.webhook != reaction_before.webhook);
+        changed.add("on_failure.pause", reaction.pause != reaction_before.pause);
+        changed.add("verification.mode", self.verification != before.verification);
+        changed.0.extend(self.policies.changed_since(&before.policies));
+        changed.0
     }
 }
 
-/// Returns whether the interval is another one or has another start, so that its runs are counted again.
-fn restarts_interval(before: &StoredSchedule, after: &Schedule) -> bool {
-    let ScheduleRule::Every(interval) = &after.rule else { return false };
-    let is_same = |every: &str| {
-        Interval::parse(every, interval.from()).is_ok_and(|it| it.period() == interval.period())
-    };
-    let is_same_interval = matches!(&before.when, ScheduleSpec::Every(every, _) if is_same(every));
-    !is_same_interval || before.bounds.start != after.bounds.start
+struct Changed(Vec<&'static str>);
+
+impl Changed {
+    fn add(&mut self, name: &'static str, differs: bool) {
+        self.0.extend(differs.then_some(name));
+    }
+
+    fn add_schedule(&mut self, now: &StoredSchedule, before: &StoredSchedule) {
+        // A rule that replaces one of another kind has the names of both.
+        let is_other_rule = !now.when.is_same_rule(&before.when);
+        for name in ["schedule.cron", "schedule.every", "schedule.at"] {
+            let has = |schedule: &StoredSchedule| schedule.when.field() == name;
+            self.add(name, is_other_rule && (has(now) || has(before)));
+        }
+        self.add("schedule.timezone", now.timezone != before.timezone);
+        self.add("schedule.catch_up", now.catch_up != before.catch_up);
+        self.add("schedule.start", now.bounds.start != before.bounds.start);
+        self.add("schedule.end", now.bounds.end != before.bounds.end);
+        let jitter = |schedule: &StoredSchedule| schedule.bounds.jitter_seconds;
+        self.add("schedule.jitter_seconds", jitter(now) != jitter(before));
+    }
+
+    fn add_callback(&mut self, now: &Callback, before: &Callback) {
+        self.add("callback.url", now.url != before.url);
+        self.add("callback.method", now.method != before.method);
+        self.add("callback.headers", normal(&now.headers) != normal(&before.headers));
+        let takes_outcome = |callback: &Callback| callback.outcome_from_response;
+        self.add("callback.outcome_from_response", takes_outcome(now) != takes_outcome(before));
+        self.add("callback.timeout_seconds", now.timeout_seconds != before.timeout_seconds);
+        self.add("callback.flow", now.flow != before.flow);
+    }
+}
+
+/// Headers without what changes nothing that is sent: the case of the names, and their order.
+fn normal(headers: &[(String, String)]) -> Vec<(String, &str)> {
+    let mut headers: Vec<(String, &str)> =
+        headers.iter().map(|(name, value)| (name.to_ascii_lowercase(), value.as_str())).collect();
+    headers.sort_unstable();
+    headers
+}
+
+impl ScheduleSpec {
+    /// Whether the text or the instant is the same. The instant from which intervals are counted follows from the start,
+    /// or from when it was stored.
+    fn is_same_rule(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Every(every, _), Self::Every(other, _)) => every == other,
+            (rule, other) => rule == other,
+        }
+    }
+
+    fn field(&self) -> &'static str {
+        match self {
+            Self::Recurring(_) => "schedule.cron",
+            Self::Every(..) => "schedule.every",
+            Self::Once(_) => "schedule.at",
+        }
+    }
+}
+
+/// Returns whether the rule or a bound differs.
+fn differs_in_runs(before: &StoredSchedule, wanted: &StoredSchedule) -> bool {
+    let bounds = |schedule: &StoredSchedule| (schedule.bounds.start, schedule.bounds.end);
+    !wanted.when.is_same_rule(&before.when) || bounds(before) != bounds(wanted)
 }
 
 /// Returns whether the jitter is all that differs.
@@ -145,12 +232,15 @@ fn differs_in_jitter(before: &StoredSchedule, after: &StoredSchedule) -> bool {
     before != after && StoredSchedule { bounds, ..before.clone() } == *after
 }
 
-/// A field that has no meaning for the transport of the cue.
-fn unusable(field: &'static str, reason: &str, input: Value) -> Refusal {
+fn other_transport(stored: Transport, wanted: Transport) -> Refusal {
     Refusal::invalid(vec![FieldError {
         kind: "value_error",
-        loc: vec!["body".into(), field.into()],
-        msg: format!("Value error, {reason}"),
-        input,
+        loc: vec!["body".into(), "transport".into()],
+        msg: format!(
+            "Value error, the cue with this slug has the transport {}, which cannot be changed: delete it first, or use \
+             another slug",
+            stored.as_str()
+        ),
+        input: wanted.as_str().into(),
     }])
 }

@@ -141,7 +141,7 @@ impl CueSort {
             |at: Option<jiff::Timestamp>| SortValue::instant(at.map(|at| at.as_millisecond()));
         let value = match self {
             Self::Oldest | Self::Newest => SortValue::None,
-            Self::Name | Self::NameDescending => SortValue::name(&cue.name),
+            Self::Name | Self::NameDescending => SortValue::name(&cue.fields.name),
             Self::NextRun | Self::NextRunDescending => instant(cue.next_run),
             Self::LastRun | Self::LastRunDescending => instant(cue.last_run),
         };

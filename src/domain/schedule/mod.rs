@@ -48,6 +48,22 @@ pub enum ScheduleRule {
     Once(Timestamp),
 }
 
+impl ScheduleRule {
+    /// Errors: the cron expression is invalid or never matches.
+    pub fn cron(text: &str) -> Result<Self, ScheduleError> {
+        let cron = CronExpr::parse(text)?;
+        if !cron.ever_matches() {
+            return Err(ScheduleError::NeverMatches(cron.day_of_month_span()));
+        }
+        Ok(Self::Recurring(cron))
+    }
+
+    /// An interval whose runs are counted from `from`.
+    pub fn every(text: &str, from: Timestamp) -> Result<Self, ScheduleError> {
+        Ok(Self::Every(Interval::parse(text, from)?))
+    }
+}
+
 /// What limits and moves the runs of a rule (contract §4.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Bounds {
@@ -154,11 +170,7 @@ impl Schedule {
     /// Errors: the cron expression is invalid or never matches, or the zone is unknown.
     pub fn recurring(cron: &str, zone: &str, catch_up: CatchUp) -> Result<Self, ScheduleError> {
         let zone = Zone::find(zone)?;
-        let cron = CronExpr::parse(cron)?;
-        if !cron.ever_matches() {
-            return Err(ScheduleError::NeverMatches(cron.day_of_month_span()));
-        }
-        Ok(Self::new(ScheduleRule::Recurring(cron), zone, catch_up))
+        Ok(Self::new(ScheduleRule::cron(cron)?, zone, catch_up))
     }
 
     /// A schedule of one run at `at`, in the form that [`parse_instant`] reads. An instant in the past is accepted

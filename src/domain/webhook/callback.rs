@@ -33,6 +33,19 @@ pub struct Callback {
     pub flow: Option<Flow>,
 }
 
+impl Default for Callback {
+    fn default() -> Self {
+        Self {
+            url: String::new(),
+            method: Method::Post,
+            headers: Vec::new(),
+            outcome_from_response: false,
+            timeout_seconds: DEFAULT_TIMEOUT_SECONDS,
+            flow: None,
+        }
+    }
+}
+
 impl Callback {
     /// The fairness key of its executions: that of the flow, else that of the host and port.
     pub fn destination_hash(&self) -> i64 {

@@ -19,21 +19,6 @@ pub struct Flow {
     pub per_minute: Option<u32>,
 }
 
-/// As in a request: without a key it is the host and port of the callback.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FlowPatch {
-    pub key: Option<String>,
-    pub parallelism: Option<u32>,
-    pub per_minute: Option<u32>,
-}
-
-impl FlowPatch {
-    pub fn for_authority(&self, authority: &str) -> Flow {
-        let key = self.key.clone().unwrap_or_else(|| authority.to_owned());
-        Flow { key, parallelism: self.parallelism, per_minute: self.per_minute }
-    }
-}
-
 impl Flow {
     /// The fairness key of its executions: below 0, so that it is never that of a host.
     pub fn destination_hash(&self) -> i64 {

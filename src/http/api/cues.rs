@@ -5,12 +5,13 @@ use jiff::Timestamp;
 use jiff::civil::DateTime;
 use serde_json::{Value, json};
 
-use crate::api::cue::{cue_patch, new_cue, put_cue};
+use crate::api::cue::{changed_cue, new_cue, put_cue};
 use crate::api::cue_view::{CueView, PutView};
+use crate::api::fields::JsonFields;
 use crate::api::preview::{PreviewedSchedule, preview_schedule, schedule_fields};
 use crate::domain::api_error::{FieldError, Refusal};
 use crate::domain::cue::slug::{SLUG_RULE, Slug};
-use crate::domain::cue::{Cue, NewCue, Payload, Transport};
+use crate::domain::cue::{Cue, CueRequest, Payload, Transport};
 use crate::domain::execution::worker::DEAD_AFTER;
 use crate::domain::json::JsonStr;
 use crate::domain::row_keys::UserKey;
@@ -43,7 +44,7 @@ pub async fn create(mut request: Request) -> Result<Response> {
     let caller = request.caller()?;
     let new = new_cue(request.fields()?, &request.app.config.callbacks)?;
     let call = request.idempotency("POST /v1/cues", None)?;
-    reserve_cue(&mut request, new.payload.as_ref().map_or(0, |payload| payload.body.len()))?;
+    reserve_cue(&mut request, new_payload_bytes(&new))?;
     let hint = worker_hint(&request, caller.user_key, &new).await?;
     let created =
         service::cues::create(&request.app, &caller, new, hint.as_deref(), call, render_created)?
@@ -90,15 +91,26 @@ pub async fn show(request: Request) -> Result<Response> {
 }
 
 pub async fn update(mut request: Request) -> Result<Response> {
-    let caller = request.caller()?;
-    let patch = cue_patch(request.fields()?, &request.app.config.callbacks)?;
-    let id = cue_id(&request).await?;
-    let payload_bytes = match &patch.payload {
+    let (caller, id) = (request.caller()?, cue_id(&request).await?);
+    let app = request.app.clone();
+    let user_key = caller.user_key;
+    let wanted = id.clone();
+    let find = move |read: &ReadTx<'_>| cues::find(read, user_key, &wanted);
+    let before = app.store.read_inline(find).await?.ok_or_else(not_found)?;
+    // Once here, for its errors and the payload, and once without the payload in the write: on the cue as it is then.
+    let fields = request.fields()?;
+    let others = fields.without("payload");
+    let payload = changed_cue(fields, &before.fields, &app.config.callbacks)?.payload;
+    let payload_bytes = match &payload {
         Some(given) => given.as_ref().map_or(0, |payload| payload.body.len()),
         None => payload_bytes(&request, &id).await?,
     };
     reserve_cue(&mut request, payload_bytes)?;
-    let updated = service::cues::update(&request.app, &caller, id, patch).await?;
+    let changed = move |cue: &Cue| {
+        let fields = JsonFields::of_body(others.get())?;
+        changed_cue(fields, &cue.fields, &app.config.callbacks)
+    };
+    let updated = service::cues::update(&request.app, &caller, id, payload, changed).await?;
     let payload = match updated.payload {
         Some(given) => given.map(|payload| payload.body),
         None => current_payload(&request, &updated.cue).await?,
@@ -120,9 +132,9 @@ pub async fn put(mut request: Request) -> Result<Response> {
     };
     query.finish()?;
     let slug = Slug::parse(&text).ok_or_else(|| invalid_slug(text))?;
-    let (new, status) = put_cue(request.fields()?, slug, &request.app.config.callbacks)?;
-    reserve_cue(&mut request, new.payload.as_ref().map_or(0, |payload| payload.body.len()))?;
-    let (put, now) = (PutCue { new, status, origin }, request.now);
+    let wanted = put_cue(request.fields()?, slug, &request.app.config.callbacks)?;
+    reserve_cue(&mut request, new_payload_bytes(&wanted))?;
+    let (put, now) = (PutCue { request: wanted, origin }, request.now);
     let result = match is_dry_run {
         true => request.app.store.read(move |read| put.dry_run(read, &caller, now)).await?,
         false => service::cues::put(&request.app, &caller, put)?.await?,
@@ -222,11 +234,15 @@ fn render_created(cue: &Cue) -> Result<StoredResponse> {
 }
 
 /// A warning for the creator of a worker cue if no worker of the account was seen lately that takes its runs.
-async fn worker_hint(request: &Request, user_key: UserKey, new: &NewCue) -> Result<Option<String>> {
-    if new.transport == Transport::Webhook {
+async fn worker_hint(
+    request: &Request,
+    user_key: UserKey,
+    new: &CueRequest,
+) -> Result<Option<String>> {
+    if new.fields.transport == Transport::Webhook {
         return Ok(None);
     }
-    let task = new.payload.as_ref().and_then(|payload| payload.task.clone());
+    let task = new_payload(new).and_then(|payload| payload.task.clone());
     let (since, wanted) = (saturating_sub(request.now, DEAD_AFTER), task.clone());
     let seen =
         move |read: &ReadTx<'_>| workers::is_taker_seen(read, user_key, wanted.as_deref(), since);
@@ -244,6 +260,14 @@ async fn worker_hint(request: &Request, user_key: UserKey, new: &NewCue) -> Resu
                 .to_owned()
         }
     }))
+}
+
+fn new_payload(new: &CueRequest) -> Option<&Payload> {
+    new.payload.as_ref().and_then(Option::as_ref)
+}
+
+fn new_payload_bytes(new: &CueRequest) -> usize {
+    new_payload(new).map_or(0, |payload| payload.body.len())
 }
 
 /// Reserves memory for the response to a change, and drops the request body.
@@ -303,7 +327,7 @@ pub async fn upcoming(request: Request) -> Result<Response> {
         .read_inline(move |read| Ok(cues::find(read, caller.user_key, &id)?.ok_or_else(not_found)?))
         .await?;
     let after = from.map_or(request.now, just_before);
-    let schedule = cue.schedule.read().map_err(Refusal::from)?;
+    let schedule = cue.fields.schedule.read().map_err(Refusal::from)?;
     let runs = match (cue.next_run, from) {
         (None, _) => Vec::new(),
         (Some(_), Some(_)) => schedule.upcoming(after, limit),

@@ -359,7 +359,7 @@ pub fn find_runs(read: &ReadTx<'_>, cue: &Cue, count: u32) -> Result<RecentRuns>
     let has_missed = count > 0 && cue.missed_count > 0;
     let missed = if has_missed { read.all(MISSED, (cue.key, count))? } else { Vec::new() };
     let count = usize::try_from(count).unwrap_or(usize::MAX);
-    let payload_key = cue.payload_key.filter(|_| cue.transport == Transport::Worker);
+    let payload_key = cue.payload_key.filter(|_| cue.fields.transport == Transport::Worker);
     let filters = payload_key.map(|key| find_filters(read, key)).transpose()?;
     let task = filters.and_then(|(task, _)| task);
     Ok(RecentRuns { letters: letters(&executions, &missed, count), last, task })

@@ -17,7 +17,9 @@ use serde::Serialize;
 
 use crate::domain::cue::slug::Slug;
 use crate::domain::cue::tags::Tags;
-use crate::domain::cue::{Cue, CueStatus, OnFailure, Payload, ScheduleSpec, StoredSchedule};
+use crate::domain::cue::{
+    Cue, CueFields, CueStatus, OnFailure, Payload, ScheduleSpec, StoredSchedule,
+};
 use crate::domain::execution::RetryPolicy;
 use crate::domain::ids::CueId;
 use crate::domain::row_keys::{CueKey, UserKey};
@@ -53,15 +55,32 @@ macro_rules! cue_columns {
     };
 }
 
+/// What users say of a cue, in columns.
+macro_rules! field_rows {
+    ($($field:ident $(= $sql:tt)?),+ $(,)?) => {
+        row!(field_columns, "", CueFields { $($field $(= $sql)?),+ });
+
+        impl ToRow for CueFields {
+            fn bind(&self, to: &mut Binder<'_, '_>) -> rusqlite::Result<()> {
+                $(self.$field.bind(to)?;)+
+                Ok(())
+            }
+        }
+    };
+}
+
+field_rows! {
+    slug, name, description, tags, transport,
+    schedule = "cron, every, counts_from, at, timezone, catch_up, start_at, end_at, jitter_seconds, delay_seconds",
+    callback = "callback_url, callback_method, callback_headers, outcome_from_response, timeout_seconds, \
+        flow_key, flow_parallelism, flow_per_minute, destination_hash",
+    retry = "max_attempts, backoff_minutes, backoff_seconds", on_failure, verification,
+    policies = (policies_columns),
+}
+
 cue_columns! {
-    kept: id, user_key, last_run, run_count, missed_count, transport, payload_key, created_at;
-    changed: slug, name, description, tags, status, next_run, schedule = "cron, every, counts_from, at, timezone, catch_up, \
-        start_at, end_at, jitter_seconds, delay_seconds",
-        callback = "callback_url, callback_method, callback_headers, outcome_from_response, \
-            timeout_seconds, \
-            flow_key, flow_parallelism, flow_per_minute, destination_hash",
-        retry = "max_attempts, backoff_minutes, backoff_seconds", on_failure, verification,
-        policies = (policies_columns), warning, updated_at;
+    kept: id, user_key, last_run, run_count, missed_count, payload_key, created_at;
+    changed: status, next_run, fields = (field_columns), warning, updated_at;
     counted: failing = "coalesce((SELECT failures FROM consecutive_failures WHERE cue_key = cues.key), 0)";
 }
 
@@ -194,13 +213,14 @@ pub(in crate::store) fn tagged(user_key: UserKey, tags: &Tags) -> (String, Vec<V
 }
 
 fn text_bytes(cue: &Cue) -> usize {
-    let callback = cue.callback.as_ref().map_or(0, |callback| {
+    let CueFields { name, description, callback, .. } = &cue.fields;
+    let callback = callback.as_ref().map_or(0, |callback| {
         let headers: usize =
             callback.headers.iter().map(|(name, value)| name.len() + value.len()).sum();
         callback.url.len() + headers
     });
-    let description = cue.description.as_ref().map_or(0, String::len);
-    cue.name.len() + description + cue.warning.as_ref().map_or(0, String::len) + callback
+    let description = description.as_ref().map_or(0, String::len);
+    name.len() + description + cue.warning.as_ref().map_or(0, String::len) + callback
 }
 
 impl ToRow for Slug {

@@ -26,7 +26,7 @@ fn minutely(count: usize, catch_up: CatchUp) -> (Fixture, UserKey) {
 fn add(fixture: &Fixture, user: UserKey, count: usize, catch_up: CatchUp) {
     for _ in 0..count {
         fixture.worker_cue(user, |new| {
-            new.schedule = Schedule::recurring("* * * * *", "UTC", catch_up).unwrap();
+            new.schedule = (&Schedule::recurring("* * * * *", "UTC", catch_up).unwrap()).into();
         });
     }
 }

@@ -206,7 +206,7 @@ fn a_once_cue_takes_the_outcome_of_a_late_report() {
     let user = fixture.user("ada");
     let ends = [true, false].map(|success| {
         let cue = fixture.worker_cue(user, |new| {
-            new.schedule = Schedule::once("2026-01-01T10:00:10Z", "UTC").unwrap();
+            new.schedule = (&Schedule::once("2026-01-01T10:00:10Z", "UTC").unwrap()).into();
             new.retry.max_attempts = 1;
         });
         (cue.key, success)

@@ -6,7 +6,7 @@ use std::time::Duration;
 use cued::clock::Clock;
 use cued::domain::account::plan::PlanLimits;
 use cued::domain::account::user::{Caller, Credential};
-use cued::domain::cue::{CuePatch, CueStatus, RequestedStatus, SchedulePatch};
+use cued::domain::cue::{Cue, CueRequest, CueStatus, RequestedStatus, ScheduleSpec};
 use cued::domain::row_keys::CueKey;
 use cued::domain::schedule::{CatchUp, Schedule};
 use cued::engine::scheduler::Scheduler;
@@ -30,7 +30,7 @@ fn adrift(start: &str, catch_up: CatchUp) -> (Fixture, CueKey) {
     let fixture = Fixture::with_clock(Clock::manual(at(start)));
     let user = fixture.user("u");
     let cue = fixture.worker_cue(user, |new| {
-        new.schedule = Schedule::recurring("0 * * * *", "UTC", catch_up).unwrap();
+        new.schedule = (&Schedule::recurring("0 * * * *", "UTC", catch_up).unwrap()).into();
     });
     (fixture, cue.key)
 }
@@ -161,9 +161,9 @@ fn a_cue_with_an_unusable_schedule_fails_with_its_reason_and_alone() {
 fn a_changed_schedule_starts_now_in_its_own_zone() {
     let (fixture, key) = adrift(NOON, CatchUp::Latest);
     let mut cue = fixture.cue(key);
-    let schedule =
-        SchedulePatch { timezone: Some("Asia/Kathmandu".to_owned()), ..SchedulePatch::default() };
-    cue.apply(&CuePatch { schedule, ..CuePatch::default() }, fixture.now()).unwrap();
+    let mut request = CueRequest { fields: cue.fields.clone(), ..CueRequest::default() };
+    request.fields.schedule.timezone = "Asia/Kathmandu".to_owned();
+    cue.apply(&request, fixture.now()).unwrap();
     // Kathmandu is 5 hours 45 minutes ahead.
     assert_eq!(cue.next_run, Some(at("2026-03-01T12:15:00Z")));
 }
@@ -175,7 +175,7 @@ fn the_only_cue_of_an_account_fires_in_the_first_batch_of_a_crowd_of_another() {
     let mut scheduler = Scheduler::start(&fixture.app).unwrap();
     let crowd: Vec<CueKey> = (0..600).map(|_| fixture.worker_cue(many, |_| ()).key).collect();
     let late = fixture.worker_cue(one, |new| {
-        new.schedule = Schedule::once(&after_begin(3_601).to_string(), "UTC").unwrap();
+        new.schedule = (&Schedule::once(&after_begin(3_601).to_string(), "UTC").unwrap()).into();
     });
     fixture.advance(3_601);
     let fired = scheduler.run_once(&fixture.app).unwrap();
@@ -221,11 +221,14 @@ fn the_queries_of_a_pass_use_an_index_and_never_scan() {
 
 #[test]
 fn a_due_run_fires_before_a_patch_applies() {
-    let at_nine = SchedulePatch { cron: Some("0 9 * * *".to_owned()), ..SchedulePatch::default() };
-    let paused = CuePatch { status: Some(RequestedStatus::Paused), ..CuePatch::default() };
-    let moved = CuePatch { schedule: at_nine, ..CuePatch::default() };
-    let named = CuePatch { name: Some("another".to_owned()), ..CuePatch::default() };
-    for change in [paused, moved, named] {
+    let changes: [fn(&mut CueRequest); 3] = [
+        |request| request.status = Some(RequestedStatus::Paused),
+        |request| {
+            request.fields.schedule.when = ScheduleSpec::Recurring("0 9 * * *".to_owned());
+        },
+        |request| request.fields.name = "another".to_owned(),
+    ];
+    for change in changes {
         let fixture = Fixture::new();
         let user = fixture.user("u");
         let cue = fixture.worker_cue(user, |_| ());
@@ -240,7 +243,12 @@ fn a_due_run_fires_before_a_patch_applies() {
             is_operator: false,
             executions: 0,
         };
-        let changed = update(&fixture.app, &caller, cue.id, change).wait().unwrap();
+        let request = move |cue: &Cue| {
+            let mut request = CueRequest { fields: cue.fields.clone(), ..CueRequest::default() };
+            change(&mut request);
+            Ok(request)
+        };
+        let changed = update(&fixture.app, &caller, cue.id, None, request).wait().unwrap();
         assert_eq!(changed.cue.missed_count, 0);
         scheduler.run_once(&fixture.app).unwrap();
         assert_eq!((missed(&fixture, cue.key).len(), fixture.cue(cue.key).missed_count), (0, 0));
@@ -257,7 +265,8 @@ fn runs_due_while_the_clock_was_behind_catch_up_later() {
     scheduler.run_once(&fixture.app).unwrap();
     let user = fixture.user("v");
     let cue = fixture.worker_cue(user, |new| {
-        new.schedule = Schedule::recurring("*/10 * * * *", "UTC", CatchUp::Latest).unwrap();
+        new.schedule =
+            (&Schedule::recurring("*/10 * * * *", "UTC", CatchUp::Latest).unwrap()).into();
     });
     // Steps of less than a minute, as of a running clock: no jump.
     while fixture.now() < at("2026-03-01T12:00:20Z") {
@@ -394,7 +403,8 @@ fn a_once_cue_that_is_due_runs_although_a_smaller_plan_pauses_the_others() {
     let fixture = Fixture::with_clock(Clock::manual(BEGIN.parse().unwrap()));
     let user = fixture.user("u");
     let at = (fixture.now() + jiff::SignedDuration::from_secs(10)).to_string();
-    let once = fixture.worker_cue(user, |new| new.schedule = Schedule::once(&at, "UTC").unwrap());
+    let once = fixture
+        .worker_cue(user, |new| new.schedule = (&Schedule::once(&at, "UTC").unwrap()).into());
     let recurring = fixture.worker_cue(user, |_| ());
     fixture.advance(11);
     let now = fixture.now();
@@ -411,7 +421,7 @@ fn runs_due_in_over_a_minute_of_a_full_disk_were_missed() {
     let user = fixture.user("v");
     let cues = [CatchUp::None, CatchUp::Latest].map(|catch_up| {
         let minutely = Schedule::recurring("* * * * *", "UTC", catch_up).unwrap();
-        fixture.worker_cue(user, |new| new.schedule = minutely).key
+        fixture.worker_cue(user, |new| new.schedule = (&minutely).into()).key
     });
     let mut scheduler = Scheduler::start(&fixture.app).unwrap();
     scheduler.run_once(&fixture.app).unwrap();

@@ -1,8 +1,7 @@
 //! Executions that no worker claims: alerts about them, and their end after the time of their cue.
 
 use cued::clock::Clock;
-use cued::domain::cue::{Cue, CuePatch, CueStatus};
-use cued::domain::cue_fields::PoliciesPatch;
+use cued::domain::cue::{Cue, CueStatus};
 use cued::domain::execution::ExecutionStatus;
 use cued::domain::ids::ExecutionId;
 use cued::domain::notification::alert::{Alert, AlertType};
@@ -72,13 +71,14 @@ fn a_failure_for_want_of_a_claim_has_the_consequences_of_any_other() {
     let fixture = Fixture::new();
     let user = fixture.user("ada");
     let once = fixture.worker_cue(user, |new| {
-        new.schedule = Schedule::once("2026-01-01T10:00:01Z", "UTC").unwrap();
+        new.schedule = (&Schedule::once("2026-01-01T10:00:01Z", "UTC").unwrap()).into();
         new.policies.claim_within_minutes = Some(15);
     });
     let pausing = fixture.worker_cue(user, |new| {
         new.policies.claim_within_minutes = Some(15);
         new.on_failure.pause = true;
-        new.schedule = Schedule::recurring("0 0 1 1 *", "UTC", Default::default()).unwrap();
+        new.schedule =
+            (&Schedule::recurring("0 0 1 1 *", "UTC", Default::default()).unwrap()).into();
     });
     fixture.runs(&pausing, (0..3).map(|_| json!({})));
     fixture.app.clock.set(after_begin(1));
@@ -181,10 +181,7 @@ fn ten_thousand_unclaimed_executions_are_handled_in_bounded_batches() {
 /// Changes the time of a cue as a request does.
 fn change_time(fixture: &Fixture, cue: &Cue, minutes: Option<u32>) {
     let mut changed = fixture.cue(cue.key);
-    let policies =
-        PoliciesPatch { claim_within_minutes: Some(minutes), ..PoliciesPatch::default() };
-    let patch = CuePatch { policies, ..CuePatch::default() };
-    changed.apply(&patch, fixture.now()).unwrap();
+    changed.fields.policies.claim_within_minutes = minutes;
     let saved = fixture.app.store.write(move |tx| {
         cues::save(tx, &changed)?;
         policies::follow_change(tx, changed.key)

@@ -8,13 +8,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use cued::clock::Clock;
 use cued::domain::channel::{ChannelEvents, ChannelType, NewChannel, Repeat, Settings};
 use cued::domain::cue::tags::Tags;
-use cued::domain::cue::{NewCue, OnFailure, Transport};
-use cued::domain::cue_fields::Policies;
+use cued::domain::cue::{CueFields, CueRequest, OnFailure, Payload, Transport};
 use cued::domain::execution::RetryPolicy;
-use cued::domain::execution::outcome::{OutcomeReport, VerificationMode};
+use cued::domain::execution::outcome::OutcomeReport;
 use cued::domain::notification::NotificationKind;
 use cued::domain::row_keys::UserKey;
-use cued::domain::schedule::{CatchUp, Schedule};
+use cued::domain::schedule::Schedule;
 use cued::domain::webhook::callback::{Callback, Method};
 use cued::engine::delivery::attempt::deliver;
 use cued::engine::delivery::dispatcher::{Dispatcher, DispatcherMode, promote_batch};
@@ -106,33 +105,21 @@ impl Trial {
         }
     }
 
-    fn create(&mut self, number: u32, change: impl Fn(&mut NewCue) + Send + Clone + 'static) {
+    fn create(&mut self, number: u32, change: impl Fn(&mut CueFields) + Send + Clone + 'static) {
         self.insist(|trial| {
             let (now, change) = (trial.fixture.now(), change.clone());
             let stored = trial.fixture.app.store.write(move |tx| {
-                let mut new = NewCue {
-                    slug: None,
-                    policies: Policies::default(),
-                    name: "n".to_owned(),
-                    description: None,
-                    tags: Tags::default(),
-                    schedule: Schedule::recurring("0 * * * *", "UTC", CatchUp::Latest).unwrap(),
-                    transport: Transport::Worker,
-                    callback: None,
-                    payload: Some(json!({"text": "x".repeat(3_000)}).into()),
-                    retry: RetryPolicy {
-                        max_attempts: 2,
-                        backoff_minutes: vec![1.0],
-                        backoff_seconds: None,
-                    },
-                    on_failure: OnFailure::default(),
-                    verification: VerificationMode::None,
-                    warning: None,
+                let retry = RetryPolicy {
+                    max_attempts: 2,
+                    backoff_minutes: vec![1.0],
+                    backoff_seconds: None,
                 };
-                change(&mut new);
-                let (cue, payload) =
-                    new.into_cue(format!("cue_{number:012}"), UserKey::new(1), now)?;
-                cues::insert(tx, cue, payload.as_ref())
+                let mut fields = CueFields { retry, ..hourly_worker_cue("n") };
+                change(&mut fields);
+                let request = CueRequest { fields, ..CueRequest::default() };
+                let cue = request.into_cue(format!("cue_{number:012}"), UserKey::new(1), now)?;
+                let payload = Payload::from(json!({"text": "x".repeat(3_000)}));
+                cues::insert(tx, cue, Some(&payload))
             });
             stored.wait()
         });
@@ -311,7 +298,9 @@ fn day(fault: Fault) -> (Vec<String>, usize, usize) {
     });
     trial.create_channel();
     trial.create(2, |_| ());
-    trial.create(3, |new| new.schedule = Schedule::once("2026-01-01T11:30:00Z", "UTC").unwrap());
+    trial.create(3, |new| {
+        new.schedule = (&Schedule::once("2026-01-01T11:30:00Z", "UTC").unwrap()).into()
+    });
     trial.pass(3_600); // 500
     trial.work(true);
     trial.pass(60); // 503, the last failure, with a notification

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use cued::domain::account::credentials::sha256;
+use cued::domain::cue_fields::{PLAIN_FIELDS, PageTexts, Values};
 use cued::http::assets::inflate;
 use cued::http::assets::{BUILD, FILES, INDEX, SCREENS};
 
@@ -13,7 +14,7 @@ use crate::support::*;
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/http/page");
 
 /// Compressed bytes of all screens. A screen is loaded when it is first shown.
-const MAX_TOTAL: usize = 159 << 10;
+const MAX_TOTAL: usize = 160 << 10;
 const MAX_INDEX: usize = 2 << 10;
 const MAX_STYLE: usize = 7 << 10;
 /// Bytes of the bodies of a first visit: no more than a picture.
@@ -207,6 +208,62 @@ fn nothing_is_loaded_late_for_a_first_screen_and_nothing_for_another_one() {
         (!name.contains('/')).then_some(name)
     });
     assert_eq!(preloads.into_keys().collect::<Vec<_>>(), screens.collect::<Vec<_>>());
+}
+
+#[test]
+fn the_plain_fields_of_the_page_are_those_of_the_table() {
+    let fields = PLAIN_FIELDS.iter().map(|field| {
+        let mut row = format!("  {{ name: {:?}", field.name);
+        row += &match field.values {
+            Values::Minutes(_) => ", unit: \"minutes\"".to_owned(),
+            Values::Seconds(_) => ", unit: \"seconds\"".to_owned(),
+            Values::Words(known) => {
+                format!(", words: {:?}", known.iter().map(|(word, ..)| word).collect::<Vec<_>>())
+            }
+        };
+        if let Some((only, _)) = field.only {
+            row += &format!(", only: {:?}", only.as_str());
+        }
+        row + " },\n"
+    });
+    let texts = PLAIN_FIELDS.iter().map(|field| {
+        let PageTexts { label, help, fact: (fact, text) } = &field.page;
+        let mut row = format!("  {}: {{ ask: {label:?}, fact: [{fact:?}, {text:?}]", field.name);
+        if !help.is_empty() {
+            row += &format!(",\n    help: {help:?}");
+        }
+        if let Values::Words(known) = field.values {
+            let choices = known.iter().map(|(word, _, text)| format!("{word}: {text:?}"));
+            row += &format!(
+                ",\n    choices: {{ __proto__: null, {} }}",
+                choices.collect::<Vec<_>>().join(", ")
+            );
+        }
+        row + " },\n"
+    });
+    const WRITTEN: [&str; 2] = ["app/words.js", "parts/cue_field_texts.js"];
+    let [words, about] = WRITTEN;
+    assert_written(words, "export const PLAIN_FIELDS = [\n", fields.collect(), "];\n");
+    let begin = "export const TEXTS = {\n  __proto__: null,\n";
+    assert_written(about, begin, texts.collect(), "};\n");
+    for (path, text) in sources().iter().filter(|(path, _)| !WRITTEN.contains(&path.as_str())) {
+        // A word such as `overlap` names other things too.
+        let names = PLAIN_FIELDS.iter().map(|field| field.name).filter(|name| name.contains('_'));
+        let found: Vec<&str> = names.filter(|name| text.contains(name)).collect();
+        assert_eq!(found, [""; 0], "{path}");
+    }
+}
+
+/// Compares the rest of a module behind `begin`, and writes it if it differs.
+fn assert_written(module: &str, begin: &str, rows: String, end: &str) {
+    let file = Path::new(FOLDER).join(module);
+    let text = fs::read_to_string(&file).unwrap();
+    let (own, _) = text.split_once(begin.lines().next().unwrap()).unwrap();
+    let wanted = format!("{own}{begin}{rows}{end}");
+    if text != wanted {
+        fs::write(file, wanted).unwrap();
+        panic!("{module} differed from the table, and is written now: build again");
+    }
 }
 
 #[test]

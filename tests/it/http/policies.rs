@@ -299,9 +299,9 @@ fn bad_policies_are_refused_with_their_fields_in_one_answer() {
         "retry": {"backoff_seconds": [0]},
     });
     let expected = [
-        "schedule.jitter_seconds",
         "schedule.every",
         "schedule.end",
+        "schedule.jitter_seconds",
         "callback.timeout_seconds",
         "retry.backoff_seconds",
     ];

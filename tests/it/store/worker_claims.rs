@@ -60,7 +60,7 @@ fn a_report_keeps_the_status_of_a_webhook_execution() {
     let fixture = Fixture::new();
     let user = fixture.user("ada");
     let mut cue = fixture.worker_cue(user, |_| ());
-    cue.transport = cue::Transport::Webhook;
+    cue.fields.transport = cue::Transport::Webhook;
     let id = fixture.run(&cue, json!({}));
     assert_eq!(
         code(claim(&fixture.app, user, id, "w".to_owned()).wait()),

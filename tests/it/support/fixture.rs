@@ -7,11 +7,9 @@ use cued::app::App;
 use cued::clock::Clock;
 use cued::config::Config;
 use cued::domain::api_error::ErrorCode;
-use cued::domain::cue::tags::Tags;
-use cued::domain::cue::{Cue, NewCue, OnFailure, Transport};
-use cued::domain::cue_fields::Policies;
-use cued::domain::execution::outcome::{OutcomeReport, VerificationMode};
-use cued::domain::execution::{NewExecution, RetryPolicy, Trigger};
+use cued::domain::cue::{Cue, CueFields, CueRequest, Transport};
+use cued::domain::execution::outcome::OutcomeReport;
+use cued::domain::execution::{NewExecution, Trigger};
 use cued::domain::ids::{CueId, ExecutionId};
 use cued::domain::row_keys::{CueKey, UserKey};
 use cued::domain::schedule::{CatchUp, Schedule};
@@ -143,26 +141,13 @@ impl Fixture {
     }
 
     /// A worker cue that runs every hour, unless `change` says otherwise.
-    pub fn worker_cue(&self, user_key: UserKey, change: impl FnOnce(&mut NewCue)) -> Cue {
-        let mut new = NewCue {
-            slug: None,
-            name: "resize images".to_owned(),
-            description: None,
-            tags: Tags::default(),
-            schedule: Schedule::recurring("0 * * * *", "UTC", CatchUp::Latest).unwrap(),
-            transport: Transport::Worker,
-            callback: None,
-            payload: None,
-            retry: RetryPolicy::default(),
-            on_failure: OnFailure::default(),
-            verification: VerificationMode::None,
-            policies: Policies::default(),
-            warning: None,
-        };
-        change(&mut new);
+    pub fn worker_cue(&self, user_key: UserKey, change: impl FnOnce(&mut CueFields)) -> Cue {
+        let mut fields = hourly_worker_cue("resize images");
+        change(&mut fields);
         let id = CueId::generate(self.now(), random::fill).unwrap().to_string();
-        let (cue, payload) = new.into_cue(id, user_key, self.now()).unwrap();
-        self.app.store.write(move |tx| cues::insert(tx, cue, payload.as_ref())).wait().unwrap()
+        let request = CueRequest { fields, ..CueRequest::default() };
+        let cue = request.into_cue(id, user_key, self.now()).unwrap();
+        self.app.store.write(move |tx| cues::insert(tx, cue, None)).wait().unwrap()
     }
 
     /// A scheduled execution of `cue`, due now, with a payload of its own.
@@ -197,7 +182,7 @@ impl Fixture {
             id: self.app.ids.next(self.now()).unwrap(),
             cue_key: cue.key,
             user_key: cue.user_key,
-            is_worker: cue.transport == Transport::Worker,
+            is_worker: cue.fields.transport == Transport::Worker,
             destination: None,
             task: word("task"),
             agent: word("agent"),
@@ -207,7 +192,7 @@ impl Fixture {
             replayed_from: None,
             is_catch_up: false,
             is_buffered: false,
-            policies: cue.policies,
+            policies: cue.fields.policies,
             now: self.now(),
         }
     }
@@ -268,4 +253,13 @@ pub fn code<T: std::fmt::Debug>(result: Result<T>) -> ErrorCode {
 
 pub fn after_begin(seconds: i64) -> Timestamp {
     BEGIN.parse::<Timestamp>().unwrap() + SignedDuration::from_secs(seconds)
+}
+
+pub fn hourly_worker_cue(name: &str) -> CueFields {
+    CueFields {
+        name: name.to_owned(),
+        schedule: (&Schedule::recurring("0 * * * *", "UTC", CatchUp::Latest).unwrap()).into(),
+        transport: Transport::Worker,
+        ..CueFields::default()
+    }
 }

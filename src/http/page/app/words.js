@@ -105,12 +105,6 @@ export const viaText = textsOf({
 });
 
 // A run falls due while an earlier one of its cue is not finished.
-export const OVERLAP = {
-  __proto__: null,
-  allow: "Run anyway", skip: "Skip the new run",
-  buffer_one: "Wait for the earlier run (at most one waits)",
-};
-
 /** When a schedule recurs: "0 3 * * *" or "every 5m". */
 export const ruleText = ({ cron, every }) => (every ? `every ${every}` : cron ?? "once");
 
@@ -152,3 +146,11 @@ export function attemptsOf({ max_attempts: most, backoff_minutes: minutes, backo
   }
   return times;
 }
+
+// The plain fields of a cue, written by the tests.
+export const PLAIN_FIELDS = [
+  { name: "claim_within_minutes", unit: "minutes", only: "worker" },
+  { name: "overlap", words: ["allow", "skip", "buffer_one"] },
+  { name: "max_age_seconds", unit: "seconds" },
+  { name: "outcome_deadline_seconds", unit: "seconds", only: "webhook" },
+];

@@ -1,10 +1,11 @@
 // One cue: what it is, when it runs next, how its runs went, and what can be done with it.
-import { OVERLAP, anchor, attemptsOf, awaitsResult, badge, badges, button, bytes, capital, card,
-  catchUpText, copyButton, copyKey, copyLine, copyMenu, cuePath, duration, facts, flowText, get,
-  getCue, go, hasChannel, html, isSilent, link, managed, menu, missReason, muted, nextRuns, note,
-  number, plural, reload, ruleText, sendsMail, silence, stateOfRun, toast, triggerText, waitText,
-  when, whyLine } from "../kit.js";
+import { PLAIN_FIELDS, anchor, attemptsOf, awaitsResult, badge, badges, button, bytes, capital,
+  card, catchUpText, copyButton, copyKey, copyLine, copyMenu, cuePath, duration, facts, flowText,
+  get, getCue, go, hasChannel, html, isSilent, link, managed, menu, missReason, muted, nextRuns,
+  note, number, plural, reload, ruleText, sendsMail, silence, stateOfRun, toast, triggerText,
+  waitText, when, whyLine } from "../kit.js";
 import { runHistory, sparkline } from "../parts/charts.js";
+import { factOf } from "../parts/cue_field_texts.js";
 import { byteLength, coloured, headerList, taskOf } from "../parts/payload.js";
 import { table } from "../parts/table.js";
 import { tagLinks } from "../parts/tags.js";
@@ -155,7 +156,8 @@ function runsCard({ cue, runs, total, missed }) {
       ${table("Newest runs", columns, runs.slice(0, ROWS))}`);
 }
 
-function scheduleCard({ cue: { schedule, overlap }, next }) {
+function scheduleCard({ cue, next }) {
+  const { schedule } = cue;
   const { type, timezone: zone, catch_up: catchUp, start, end, jitter_seconds: jitter } = schedule;
   const { description, occurrences, transitions, per_month: month } = next;
   const change = ({ at, from, to }) =>
@@ -166,7 +168,7 @@ function scheduleCard({ cue: { schedule, overlap }, next }) {
     ["Start", start && when(start, { zone })], ["End", end && when(end, { zone })],
     ["Jitter", jitter && `up to ${number(jitter)} s later`],
     ["Time zone", zone], ["Missed runs", capital(catchUpText(catchUp))],
-    ["Overlap", overlap !== "allow" && OVERLAP[overlap]],
+    ...PLAIN_FIELDS.filter(({ words }) => words).map((field) => factOf(field, cue[field.name])),
     month > 1 && ["In 31 days", plural(month, "run")], ...transitions.map(change),
   ])}${!occurrences.length ? ""
     : html`<div><h3>Next runs</h3>${nextRuns(occurrences, zone)}</div>`}</div>`);
@@ -199,8 +201,7 @@ function attemptsText(retry) {
 
 function about(data) {
   const { cue } = data;
-  const { callback, on_failure: failure, verification, retry, claim_within_minutes: claim } = cue;
-  const { max_age_seconds: age, outcome_deadline_seconds: within } = cue;
+  const { callback, on_failure: failure, verification, retry } = cue;
   const isWorker = cue.transport === "worker";
   const after = [
     failure.email && sendsMail() && "sends you a mail",
@@ -211,14 +212,13 @@ function about(data) {
   return card("", isWorker ? "Worker" : "Request", "", facts([
     isWorker ? ["Start a worker", copyLine(workLine(data.cue.task))]
       : ["URL", html`<code>${callback.method} ${callback.url}</code>`],
-    ["Claimed within", claim && duration(claim * 60_000)],
     ["Headers", Object.keys(callback.headers).length && headerList(Object.entries(callback.headers))],
     ["Outcome", callback.outcome_from_response && "taken from the response"],
     ["Time limit", !isWorker && `${callback.timeout_seconds} s an attempt`],
     ["Flow", callback.flow && html`<code>${callback.flow.key}</code>: ${flowText(callback.flow)}`],
     ["Attempts", attemptsText(retry)],
-    ["Gives up", age && `${duration(age * 1_000)} after it was due`],
-    ["Result", within && `due within ${duration(within * 1_000)} of its delivery`],
+    ...PLAIN_FIELDS.filter(({ unit }) => unit).map((field) => factOf(field, cue[field.name]
+      && duration(cue[field.name] * (field.unit === "minutes" ? 60_000 : 1_000)))),
     ["Proof of success", VERIFICATION[verification.mode]],
     ["After a failure", html`${after.length ? after : "nothing else"}${
       isSilent() && !failure.webhook

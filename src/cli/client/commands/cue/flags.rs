@@ -83,7 +83,7 @@ fn plain_flag(field: &'static PlainField) -> Arg {
         Values::Minutes(_) => flag(id, value, help).value_parser(clap::value_parser!(u32)),
         Values::Seconds(_) => flag(id, value, help).value_parser(parse_duration),
         Values::Words(known) => flag(id, value, help)
-            .value_parser(PossibleValuesParser::new(known.iter().map(|(word, _)| *word))),
+            .value_parser(PossibleValuesParser::new(known.iter().map(|(word, ..)| *word))),
     }
 }
 

@@ -263,7 +263,7 @@ fn plain_text(field: &PlainField, cue: &Value) -> String {
         }
         Values::Seconds(_) => span(value),
         Values::Words(known) => {
-            let says = known.iter().find(|(word, _)| value == word).map(|(_, says)| *says);
+            let says = known.iter().find(|(word, ..)| value == word).map(|(_, says, _)| *says);
             says.unwrap_or_default().to_owned()
         }
     }

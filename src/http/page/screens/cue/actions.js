@@ -1,6 +1,6 @@
 // What the screens of cues and runs do with a cue, and a cue as a request or as marks.
-import { act, bodyWith, confirmed, cuePath, del, go, instant, letterOf, link, patch, post, serverNow,
-  state } from "../../kit.js";
+import { PLAIN_FIELDS, act, bodyWith, confirmed, cuePath, del, go, instant, letterOf, link, patch,
+  post, serverNow, state } from "../../kit.js";
 import { targetText, whenText } from "../../parts/target.js";
 
 /** On hold: what is due, as at `at`, is sent once the copy is promoted. */
@@ -49,15 +49,13 @@ export function lettersOf(runs, missed, slots) {
 export function creation(cue) {
   const { name, description, transport, callback, retry, on_failure, verification } = cue;
   const schedule = Object.fromEntries(Object.entries(cue.schedule).filter(([, value]) => value));
-  const claim_within_minutes = transport === "worker" && cue.claim_within_minutes;
-  const { overlap, tags, max_age_seconds, outcome_deadline_seconds } = cue;
+  const plain = PLAIN_FIELDS.filter(({ name, words }) => cue[name] && cue[name] !== words?.[0]);
   return bodyWith({
     name, ...(description && { description }),
     schedule, ...(transport === "worker" ? { transport } : { callback }), retry, on_failure,
     ...(verification.mode !== "none" && { verification }),
-    ...(claim_within_minutes && { claim_within_minutes }),
-    ...(overlap !== "allow" && { overlap }), ...(max_age_seconds && { max_age_seconds }),
-    ...(outcome_deadline_seconds && { outcome_deadline_seconds }), ...(tags.length && { tags }),
+    ...Object.fromEntries(plain.map(({ name }) => [name, cue[name]])),
+    ...(cue.tags.length && { tags: cue.tags }),
   }, { payload: cue.payload_text });
 }
 export const creationCall = (cue) => ({ method: "POST", path: "v1/cues", body: creation(cue) });

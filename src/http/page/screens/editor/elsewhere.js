@@ -1,7 +1,12 @@
 // The notice that another client changed the cue since the form was filled. Loaded when it did.
 import { button, html, note as notice, update } from "../../kit.js";
 import { readPayload } from "./preview.js";
-import { differing, inWords, merged } from "./model.js";
+import { differing, inWords } from "./model.js";
+
+/** Their form with my changes. Pure. */
+export const merged = (form, was, theirs) => ({
+  ...theirs, ...Object.fromEntries(differing(form, was).map((name) => [name, form[name]])),
+});
 
 /** `take` fills the form again. */
 export function note(data, take) {

@@ -1,6 +1,6 @@
 // A flat form of texts, to and from the API's cue, and its changes. Pure.
 import { duration } from "../../app/time.js";
-import { attemptsOf } from "../../app/words.js";
+import { PLAIN_FIELDS, attemptsOf } from "../../app/words.js";
 import { compactJson } from "../../parts/json_text.js";
 
 export const PRESETS = [
@@ -9,7 +9,7 @@ export const PRESETS = [
   ["Monthly", "0 9 1 * *"], ["After month's end", "monthly on the 1st at 0:00"],
 ];
 
-/** A text that is no cron expression and no interval: the server says what it means. */
+/** No cron expression and no interval: the server says what it means. */
 export const hasWords = (text) =>
   !/^\s*(@|[\d*,/?-]+(\s|$))/.test(text) || /:|\d\s*[ap]m/i.test(text);
 
@@ -25,9 +25,9 @@ const numberOf = (text) => {
 const numberOr = (otherwise) => (text) => numberOf(text) ?? otherwise;
 const trimmed = (text) => text?.trim();
 const orNull = (text) => text.trim() || null;
+const wordsOf = (name) => name.replace(/_(min|sec).*/, "").replace("_", " ");
 const headersOf = (list) => Object.fromEntries(list.filter(([name]) => name));
 
-// Seconds of a unit
 const UNITS = { __proto__: null, s: 1, m: 60, h: 3_600, d: 86_400 };
 
 /** Seconds of "90s" or "1h 30m"; another text as it is. */
@@ -40,8 +40,8 @@ export function withUnit(seconds) {
   return seconds / size + unit;
 }
 
-// Field of the form -> [name, place in the API's body, the API's default in the form, its value in
-// the body where that is another one]
+// Field of the form -> [name, place in the API's body, the default in the form, its value in the
+// body where that is another one]
 export const FIELDS = {
   __proto__: null,
   name: ["name", "name", "", trimmed],
@@ -67,10 +67,8 @@ export const FIELDS = {
   email: ["mail on failure", "on_failure.email", true],
   pause: ["pause on failure", "on_failure.pause", false],
   failureUrl: ["URL to call on failure", "on_failure.webhook", "", orNull],
-  claimWithin: ["claim time", "claim_within_minutes", "", numberOf],
-  overlap: ["overlap", "overlap", "allow"],
-  maxAge: ["time to give up", "max_age_seconds", "", secondsOf],
-  outcomeWithin: ["time for a result", "outcome_deadline_seconds", "", secondsOf],
+  ...Object.fromEntries(PLAIN_FIELDS.map(({ name, words = [""], unit }) => [name,
+    [wordsOf(name), name, words[0], unit && (unit === "minutes" ? numberOf : secondsOf)]])),
   flowKey: ["flow", "callback.flow.key", "", (text) => orNull(text) ?? undefined],
   parallel: ["flow", "callback.flow.parallelism", "", numberOf],
   perMinute: ["flow", "callback.flow.per_minute", "", numberOf],
@@ -96,7 +94,7 @@ function waitsOf(text) {
     count ? +(count * UNITS[unit || "m"]).toFixed(3) : wait) };
 }
 
-/** The form of a cue; `texts` are its local times and its payload as they are edited. */
+/** The form of a cue; `texts` are its local times and payload as edited. */
 export function formOf(cue, texts = {}) {
   const read = (words, path, initial, inBody) => {
     const value = path.split(".").reduce((part, key) => part?.[key], cue) ?? initial;
@@ -120,7 +118,8 @@ function bodyOf(form) {
   const meant = form.kind === "recurring" && form.meant; // what the words mean, as the API has it
   const isOnce = (meant || { type: form.kind }).type === "once";
   const unused = ["payload", ...(isOnce ? ["cron", "start", "end"] : ["at"]),
-    ...(form.transport === "worker" ? ["callback", "outcomeWithin"] : ["claimWithin"])];
+    form.transport === "worker" && "callback",
+    ...PLAIN_FIELDS.filter(({ only }) => only && only !== form.transport).map(({ name }) => name)];
   for (const [name, [, path, , value = (own) => own]] of Object.entries(FIELDS)) {
     const parts = path.split(".");
     if (unused.includes(name) || unused.includes(parts[0])) continue;
@@ -140,7 +139,7 @@ const isObject = (value) => value !== null && typeof value === "object" && !Arra
 const same = (a, b) =>
   a === b || (typeof a === "object" && JSON.stringify(a) === JSON.stringify(b));
 
-/** The fields of a body that differ; headers and a flow as a whole. */
+/** The fields that differ; headers and a flow as a whole. */
 const changes = (body, was) => Object.fromEntries(Object.entries(body)
   .filter(([name, value]) => !same(value ?? null, was[name] ?? null))
   .map(([name, value]) => [name, isObject(value) && isObject(was[name]) && name !== "headers"
@@ -168,7 +167,7 @@ export function patchBody(form, was) {
   return { body: { ...body, ...(!raw.payload && { payload: null }) }, raw };
 }
 
-// Fields that are shown at once. The others are in more.js, which is loaded when it is needed.
+// Fields that are shown at once; more.js has the others.
 const FIRST = ["name", "kind", "cron", "at", "zone", "transport", "url", "method", "payload"];
 export const hasMore = (form) => differing(form, blank()).some((name) => !FIRST.includes(name));
 
@@ -176,11 +175,7 @@ export const differing = (form, was) => NAMES.filter((name) => !same(form[name],
 
 export const inWords = (fields) => [...new Set(fields.map((name) => FIELDS[name][0]))].join(", ");
 
-export const merged = (form, was, theirs) => ({
-  ...theirs, ...Object.fromEntries(differing(form, was).map((name) => [name, form[name]])),
-});
-
-/** The schedule for a preview; an instant that was not touched stays as it is. */
+/** The schedule for a preview; an untouched instant stays as it is. */
 export function scheduleOf(form, was, cue) {
   const { schedule } = bodyOf(form);
   const isKept = (name) => schedule[name] && form[name] === was[name] && form.zone === was.zone;
@@ -188,7 +183,7 @@ export function scheduleOf(form, was, cue) {
   return schedule;
 }
 
-/** The key of a flow that has none of its own: host and port of the address. */
+/** The key of a flow without one: host and port. */
 export function flowKeyOf(url) {
   const { protocol, hostname, port } = addressOf(url ?? "");
   return hostname && `${hostname}:${port || (protocol.startsWith("https") ? 443 : 80)}`;
@@ -209,7 +204,7 @@ export function addressOf(text) {
   }
 }
 
-/** "loopback", "private" or "": what kind of network an address visibly points to. */
+/** "loopback", "private" or "": the visible network of an address. */
 export function networkOf(url) {
   const host = addressOf(url).hostname;
   if (/^(localhost|.*\.localhost|127\.[\d.]+|\[::1\])$/.test(host)) return "loopback";

@@ -1,6 +1,7 @@
 // Parts of the editor that few cues need, loaded when one is opened or has values.
-import { OVERLAP, button, duration, hasChannel, html, localInstant, mending, nothing, plural,
+import { PLAIN_FIELDS, button, duration, hasChannel, html, localInstant, mending, nothing, plural,
   sendsMail, serverNow } from "../../kit.js";
+import { TEXTS, factOf } from "../../parts/cue_field_texts.js";
 import { check } from "../../parts/form.js";
 import { tagsField } from "../../parts/tag_field.js";
 import { bound, change } from "./preview.js";
@@ -109,39 +110,37 @@ export const failure = {
   ],
 };
 
-/** A field for a duration. */
-const time = (data, name, label, help) => bound(data, name, label, {
-  help, placeholder: "10m", ...(typeof secondsOf(data.form[name]) === "string"
-    && { problem: "Write a number with its unit, such as 90s, 10m, 2h or 1d." }),
-});
+/** The input of a plain field. */
+function plain(data, { name, words, unit }) {
+  const { ask, help, choices } = TEXTS[name];
+  if (words) return choice(data, name, ask, choices);
+  const isNoTime = typeof secondsOf(data.form[name]) === "string";
+  return bound(data, name, ask, { help, ...(unit === "minutes" ? { type: "number" }
+    : { placeholder: "10m", ...(isNoTime
+      && { problem: "Write a number with its unit, such as 90s, 10m, 2h or 1d." }) }) });
+}
+
+const fitting = ({ kind, transport }) => PLAIN_FIELDS.filter(({ only = transport, words }) =>
+  only === transport && !(words && kind === "once"));
 
 export const limits = {
-  summary({ kind, transport, overlap, catchUp, maxAge, ...form }) {
-    const recurs = kind === "recurring";
+  summary(form) {
+    const { kind, transport, catchUp } = form;
     return joined(
-      recurs && overlap !== "allow" && OVERLAP[overlap].toLowerCase(),
-      recurs && catchUp !== "latest" && `missed runs: ${CATCH_UP[catchUp].toLowerCase()}`,
-      maxAge && `give up after ${maxAge}`,
-      ...(transport === "worker" ? [form.claimWithin && `claimed within ${form.claimWithin} min`]
-        : [form.outcomeWithin && `a result within ${form.outcomeWithin}`,
-          (form.parallel || form.perMinute) && "a flow"]),
-    );
+      kind === "recurring" && catchUp !== "latest" && `missed runs: ${CATCH_UP[catchUp]}`,
+      ...fitting(form).map((field) => {
+        const text = form[field.name];
+        const fact = factOf(field, field.unit === "minutes" && text ? `${text} min` : text);
+        return fact && fact.join(field.words ? ": " : " ");
+      }),
+      transport === "webhook" && (form.parallel || form.perMinute) && "a flow",
+    ).toLowerCase();
   },
-  fields(data) {
-    const { kind, transport } = data.form;
-    return [
-      kind === "once" ? "" : [choice(data, "overlap", "If the earlier run is still going", OVERLAP),
-        choice(data, "catchUp", "Missed runs", CATCH_UP)],
-      time(data, "maxAge", "Give up after",
-        "After the due time; then the run fails. Leave empty to give up after the last attempt."),
-      transport === "worker"
-        ? bound(data, "claimWithin", "Fail if no worker claims it within (minutes)",
-          { type: "number", help: "Leave empty to wait." })
-        : [time(data, "outcomeWithin", "Require a reported result within",
-          "After its delivery; otherwise you get an alert. Leave empty if delivery is enough."),
-        flow(data)],
-    ];
-  },
+  fields: (data) => [
+    data.form.kind === "once" ? "" : choice(data, "catchUp", "Missed runs", CATCH_UP),
+    ...fitting(data.form).map((field) => plain(data, field)),
+    data.form.transport === "worker" ? "" : flow(data),
+  ],
 };
 
 const flow = (data) => html`<div role="group" aria-labelledby="flow" class="stack"><div>
