@@ -302,7 +302,7 @@ fn promote_due(app: &App, now: Timestamp) -> Result<Option<Timestamp>> {
 }
 
 fn record_result(tx: &WriteTx<'_>, ended: &EndedNotification, now: Timestamp) -> Result<()> {
-    let is_recorded = outbox::record_result(tx, (ended.key, &ended.id), ended.next)?;
+    let is_recorded = outbox::record_result(tx, ended.key, &ended.id, ended.next)?;
     // A row that is gone may have taken its channel with it, whose key another one has then.
     if let Some(channel) = ended.channel.as_ref().filter(|_| is_recorded) {
         service::channels::record_result(tx, channel, now)?;

@@ -62,7 +62,7 @@ pub fn update(
         let new = change(&stored);
         let failures = if new.settings == stored.settings { stored.failures } else { 0 };
         check_address(tx, user_key, &new)?;
-        channels::update(tx, stored.key, (&new, failures), now)?;
+        channels::update(tx, stored.key, &new, failures, now)?;
         channels::find(tx, user_key, &id)?.ok_or_else(not_found)
     })
 }
@@ -103,7 +103,8 @@ pub fn delete(app: &App, user_key: UserKey, id: String) -> Pending<()> {
 /// streak tells it only if it tells every one. Returns whether a channel mails the failures of the cue.
 pub(super) fn announce_failure(
     tx: &WriteTx<'_>,
-    (failed, key): (&FailedExecution, ExecutionKey),
+    failed: &FailedExecution,
+    key: ExecutionKey,
     streak: i64,
     alert: Option<&Alert>,
     now: Timestamp,
@@ -132,7 +133,7 @@ pub(super) fn announce_failure(
         run.message(notification_id(execution_id.bytes(), NotificationKind::Channel, now), now);
     message.alert = alert.map(|alert| Alert { created_at: now, ..alert.clone() }.json());
     for channel in &telling {
-        channels::record_told(tx, (cue_key, channel.key), channel.remind_after_seconds, now)?;
+        channels::record_told(tx, cue_key, channel.key, channel.remind_after_seconds, now)?;
     }
     let keys = Some(telling.iter().map(|channel| channel.key).collect());
     insert_notice(tx, user_key, &Notice { topic: Topic { channels: keys, ..topic }, message })?;
@@ -162,8 +163,8 @@ pub(super) fn announce_reminder(
     let run = channels::find_failed_run(tx, last_key, subject.clone(), streak.failures)?;
     let reason = run.as_ref().map(FailedRun::reason);
     let id = message_id(&[cue_key.number(), 4, due.channel_key], now);
-    let since = (streak.since, streak.failures);
-    let mut message = message::reminder(&subject, id, reason.as_deref(), since, now);
+    let (since, failures) = (streak.since, streak.failures);
+    let mut message = message::reminder(&subject, id, reason.as_deref(), since, failures, now);
     message.alert = alert.map(|alert| Alert { created_at: now, ..alert.clone() }.json());
     let topic = Topic { channels: Some(keys), ..Topic::new(failure_events(alert), tags, now) };
     insert_notice(tx, user_key, &Notice { topic, message })
@@ -172,7 +173,9 @@ pub(super) fn announce_reminder(
 /// The first success of a cue after failures of which a channel has told one.
 pub(super) fn announce_recovery(
     tx: &WriteTx<'_>,
-    (user_key, cue_key, key): (UserKey, CueKey, ExecutionKey),
+    user_key: UserKey,
+    cue_key: CueKey,
+    key: ExecutionKey,
     streak: outbox::Streak,
     now: Timestamp,
 ) -> Result<()> {
@@ -184,7 +187,7 @@ pub(super) fn announce_recovery(
         return Ok(());
     };
     let id = message_id(&[key.number(), 1], now);
-    let message = message::recovered(&subject, id, (streak.since, streak.failures), now);
+    let message = message::recovered(&subject, id, streak.since, streak.failures, now);
     let events = vec![CUE_RECOVERED.to_owned()];
     announce(tx, user_key, notice(events, tags, now, message))
 }
@@ -192,7 +195,8 @@ pub(super) fn announce_recovery(
 /// `reason` follows "was paused", as in "by request".
 pub(super) fn announce_pause(
     tx: &WriteTx<'_>,
-    (user_key, cue_key): (UserKey, CueKey),
+    user_key: UserKey,
+    cue_key: CueKey,
     reason: &str,
     now: Timestamp,
 ) -> Result<()> {
@@ -207,7 +211,8 @@ pub(super) fn announce_pause(
 /// It is told at `at`, or later with what it then says.
 pub(super) fn announce_alert(
     tx: &WriteTx<'_>,
-    (user_key, cue_key): (UserKey, Option<CueKey>),
+    user_key: UserKey,
+    cue_key: Option<CueKey>,
     alert: &Alert,
     at: Timestamp,
 ) -> Result<()> {
@@ -254,13 +259,14 @@ fn announce(tx: &WriteTx<'_>, user_key: UserKey, notice: Notice) -> Result<()> {
 
 fn insert_notice(tx: &WriteTx<'_>, user_key: UserKey, notice: &Notice) -> Result<()> {
     let settle = i64::try_from(SETTLE.as_millis()).unwrap_or(i64::MAX);
-    channels::insert_notice(tx, user_key, notice, (MAX_NOTICES, settle))
+    channels::insert_notice(tx, user_key, notice, MAX_NOTICES, settle)
 }
 
 /// Returns whether a channel mails events of this word about the cue.
 pub(super) fn is_mailed(
     tx: &WriteTx<'_>,
-    (user_key, cue_key): (UserKey, CueKey),
+    user_key: UserKey,
+    cue_key: CueKey,
     event: &str,
 ) -> Result<bool> {
     if !channels::any_listens(tx, user_key)? {
@@ -454,7 +460,8 @@ pub(super) fn too_many_mails() -> Error {
 /// Puts a test message into the outbox, which is sent at once. Errors: `channel_not_found`.
 pub fn enqueue_test(
     tx: &WriteTx<'_>,
-    (user_key, channel_id): (UserKey, &str),
+    user_key: UserKey,
+    channel_id: &str,
     id: &str,
     base: Option<&str>,
     now: Timestamp,

@@ -131,9 +131,9 @@ impl ChangeContext {
             flows::leave(tx, cue.key)?;
         }
         cues::save(tx, &cue)?;
-        events::cue_changed(tx, (before.status, cue.status), user_key, cue.key, now);
+        events::cue_changed(tx, before.status, cue.status, user_key, cue.key, now);
         if cue.status == CueStatus::Paused && before.status != CueStatus::Paused {
-            channels::announce_pause(tx, (user_key, cue.key), "by request", now)?;
+            channels::announce_pause(tx, user_key, cue.key, "by request", now)?;
         }
         if holds_for_waiting(&cue) != holds_for_waiting(&before) {
             if cue.fields.policies.overlap == Overlap::Allow {

@@ -67,7 +67,8 @@ pub fn cue_of(tx: &WriteTx<'_>, event_type: EventType, key: CueKey, at: Timestam
 
 pub fn cue_changed(
     tx: &WriteTx<'_>,
-    (before, after): (CueStatus, CueStatus),
+    before: CueStatus,
+    after: CueStatus,
     user_key: UserKey,
     key: CueKey,
     at: Timestamp,

@@ -24,6 +24,7 @@ use crate::service::fire::{CueFirer, MAX_OVERDUE_RUNS, end_once_cue};
 use crate::service::notify::{self, mail_failure, post_failure};
 use crate::service::{channels, events, overlap};
 use crate::store::accounts::users;
+use crate::store::alerts::AlertSubject;
 use crate::store::cues::{self, due_cues};
 use crate::store::executions::delivery_queue::{self, AttemptRecord};
 use crate::store::executions::{self, ExecutionDetails, policies};
@@ -96,8 +97,8 @@ pub fn on_execution_finished(
         return after_failure(tx, finished.key, firer);
     }
     let Some(streak) = outbox::delete_streak(tx, finished.cue_key)? else { return Ok(()) };
-    let keys = (finished.user_key, finished.cue_key, finished.key);
-    channels::announce_recovery(tx, keys, streak, firer.now())
+    let FinishedExecution { user_key, cue_key, key, .. } = *finished;
+    channels::announce_recovery(tx, user_key, cue_key, key, streak, firer.now())
 }
 
 pub fn count_retry(tx: &WriteTx<'_>, user_key: UserKey, now: Timestamp) {
@@ -132,7 +133,7 @@ fn after_failure(tx: &WriteTx<'_>, key: ExecutionKey, firer: &CueFirer) -> Resul
     let streak = outbox::increment_streak(tx, cue_key, key, now)?;
     let alert = notify::alert_streak(tx, &failed.subject, &streak, now)?;
     let is_mailed =
-        channels::announce_failure(tx, (&failed, key), streak.failures, alert.as_ref(), now)?
+        channels::announce_failure(tx, &failed, key, streak.failures, alert.as_ref(), now)?
             || (failed.by_schedule && notify::is_told(tx, cue_key, FAILURE_MAILS, now)?);
     apply_on_failure(tx, &failed, is_mailed, firer)
 }
@@ -152,9 +153,9 @@ pub(super) fn on_missing_outcome(
         firer.now(),
     )?;
     let error = format!("delivered, but no outcome was reported within {deadline_seconds} s");
-    let (keys, event) =
-        ((failed.subject.user_key, failed.subject.cue_key), AlertType::OutcomeMissing);
-    let is_mailed = channels::is_mailed(tx, keys, &alert_event(event))?;
+    let AlertSubject { user_key, cue_key, .. } = failed.subject;
+    let event = alert_event(AlertType::OutcomeMissing);
+    let is_mailed = channels::is_mailed(tx, user_key, cue_key, &event)?;
     apply_on_failure(tx, &FailedExecution { error: Some(error), ..failed }, is_mailed, firer)
 }
 
@@ -176,8 +177,8 @@ fn apply_on_failure(
         return Ok(());
     }
     pause(tx, failed.subject.cue_key, firer)?;
-    let keys = (failed.subject.user_key, failed.subject.cue_key);
-    channels::announce_pause(tx, keys, "because a run failed", now)
+    let AlertSubject { user_key, cue_key, .. } = failed.subject;
+    channels::announce_pause(tx, user_key, cue_key, "because a run failed", now)
 }
 
 /// Pauses the cue in row `cue_key`. A run that is due fires first; runs that cannot be fired are recorded as missed.
@@ -201,7 +202,7 @@ pub fn record_overdue_as_missed(tx: &WriteTx<'_>, cue: &Cue, now: Timestamp) -> 
     };
     let before = just_before(next_run);
     let missed = schedule.occurrences(before, now);
-    due_cues::insert_missed(tx, (cue.user_key, cue.key), missed, MissReason::Downtime, now)?;
+    due_cues::insert_missed(tx, cue.user_key, cue.key, missed, MissReason::Downtime, now)?;
     events::missed(tx, cue.user_key, cue.key, missed, MissReason::Downtime, now);
     let count = i64::try_from(missed.count).unwrap_or(i64::MAX);
     if count > 0 {
@@ -395,7 +396,8 @@ pub fn pause_above_limit(
         events::cue(tx, EventType::CuePaused, user_key, *key, now);
         channels::announce_pause(
             tx,
-            (user_key, *key),
+            user_key,
+            *key,
             "because more cues were active than the plan allows",
             now,
         )?;

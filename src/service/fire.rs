@@ -232,7 +232,7 @@ impl CueFirer {
         let skipped = overlap::skip_overlapping(tx, cue, fire_plan, self.now)?;
         let reason = outage.map_or(MissReason::Downtime, |outage| outage.reason);
         for (missed, reason) in [(fire_plan.missed, reason), (skipped, MissReason::Overlap)] {
-            due_cues::insert_missed(tx, (cue.user_key, cue.key), missed, reason, self.now)?;
+            due_cues::insert_missed(tx, cue.user_key, cue.key, missed, reason, self.now)?;
             events::missed(tx, cue.user_key, cue.key, missed, reason, self.now);
         }
         let missed = fire_plan.missed.count + skipped.count;

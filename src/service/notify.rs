@@ -79,7 +79,7 @@ pub(super) fn mail_failure(
     let suppressed_until = suppressed_until(tenth_newest, now).map(instant);
     let body =
         StoredMail::Failure { failure: report(failed, now), suppressed, suppressed_until }.body();
-    record_told(tx, (failed.subject.cue_key, FAILURE_MAILS), 0, now)?;
+    record_told(tx, failed.subject.cue_key, FAILURE_MAILS, 0, now)?;
     enqueue(tx, &notification(failed, NotificationKind::Mail, None, body, now), now)
 }
 
@@ -237,7 +237,7 @@ pub(super) fn alert_streak(
     // A streak that follows another within minutes is no news.
     let Some(known) = alerts::find_streak(tx, subject.cue_key, streak.since.min(recent))? else {
         let raised = raise_alert_for(tx, subject, &new, now)?;
-        record_told(tx, (subject.cue_key, ALERT_WEBHOOK), 0, now)?;
+        record_told(tx, subject.cue_key, ALERT_WEBHOOK, 0, now)?;
         return Ok(raised);
     };
     let is_of_streak = known.created_at >= streak.since;
@@ -250,7 +250,7 @@ pub(super) fn alert_streak(
     alerts::update_streak(tx, subject.cue_key, &alert)?;
     let url = subject.alert_webhook_url.clone().filter(|_| is_of_streak);
     if url.is_some() && !is_told(tx, subject.cue_key, ALERT_WEBHOOK, now)? {
-        record_told(tx, (subject.cue_key, ALERT_WEBHOOK), 0, now)?;
+        record_told(tx, subject.cue_key, ALERT_WEBHOOK, 0, now)?;
         let kind = NotificationKind::Alert(alert.alert_type);
         // A receiver takes the same id for a repetition.
         let again = Alert { id: notification_id(alert.id.as_bytes(), kind, now), ..alert.clone() };
@@ -281,7 +281,7 @@ pub(super) fn raise_alert_for(
         created_at: now,
     };
     let url = subject.alert_webhook_url.clone();
-    insert_alert(tx, (subject.user_key, Some(subject.cue_key)), &alert, url, (now, None))?;
+    insert_alert(tx, subject.user_key, Some(subject.cue_key), &alert, url, now, None)?;
     Ok(Some(alert))
 }
 
@@ -313,7 +313,8 @@ pub(super) fn add_caught_up(
         return outbox::postpone_unsent(
             tx,
             user_key,
-            (CATCH_UP, &alert.id),
+            CATCH_UP,
+            &alert.id,
             &alert_body(&alert),
             due_at,
         );
@@ -332,7 +333,7 @@ pub fn post_catch_up(
 ) -> Result<()> {
     let Some(alert) = alerts::find_catch_up(tx, user_key, outage.until)? else { return Ok(()) };
     channels::release_alert(tx, user_key, &alert, now)?;
-    outbox::release_unsent(tx, user_key, (CATCH_UP, &alert.id))
+    outbox::release_unsent(tx, user_key, CATCH_UP, &alert.id)
 }
 
 /// Alerts a batch of the accounts after `after` with an active cue, once for each `newest`. Returns the last of them.
@@ -375,22 +376,24 @@ fn insert_account_alert(
     now: Timestamp,
     due_at: Option<Timestamp>,
 ) -> Result<()> {
-    insert_alert(tx, (user_key, None), alert, alerts::alert_url(tx, user_key)?, (now, due_at))
+    insert_alert(tx, user_key, None, alert, alerts::alert_url(tx, user_key)?, now, due_at)
 }
 
 fn insert_alert(
     tx: &WriteTx<'_>,
-    (user_key, cue_key): (UserKey, Option<CueKey>),
+    user_key: UserKey,
+    cue_key: Option<CueKey>,
     alert: &Alert,
     url: Option<String>,
-    (now, due_at): (Timestamp, Option<Timestamp>),
+    now: Timestamp,
+    due_at: Option<Timestamp>,
 ) -> Result<()> {
     alerts::insert(tx, user_key, cue_key, alert)?;
     events::alert(tx, user_key, alert);
     alerts::delete_surplus(tx, user_key, MAX_KEPT)?;
     // Its failure is announced together with it.
     if alert.alert_type != AlertType::ConsecutiveFailures {
-        channels::announce_alert(tx, (user_key, cue_key), alert, due_at.unwrap_or(now))?;
+        channels::announce_alert(tx, user_key, cue_key, alert, due_at.unwrap_or(now))?;
     }
     if url.is_none() {
         return Ok(());
@@ -474,7 +477,7 @@ impl PendingTest {
             BUILT_IN_EMAIL => mail_test(tx, user_key, id, now),
             BUILT_IN_ALERT_WEBHOOK => enqueue_test(tx, user_key, id, now),
             channel_id => {
-                channels::enqueue_test(tx, (user_key, channel_id), &id, base.as_deref(), now)
+                channels::enqueue_test(tx, user_key, channel_id, &id, base.as_deref(), now)
             }
         })
     }

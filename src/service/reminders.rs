@@ -39,7 +39,7 @@ fn send(tx: &WriteTx<'_>, due: &[DueReminder], now: Timestamp) -> Result<()> {
         return forget_told(tx, first.cue_key);
     }
     for DueReminder { cue_key, channel_key, remind_after_seconds, .. } in due {
-        record_told(tx, (*cue_key, *channel_key), *remind_after_seconds, now)?;
+        record_told(tx, *cue_key, *channel_key, *remind_after_seconds, now)?;
     }
     let alert = match first.streak.failures {
         ALERT_THRESHOLD.. => alerts::find_streak(tx, first.cue_key, first.streak.since)?,

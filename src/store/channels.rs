@@ -180,7 +180,8 @@ pub fn insert(
 pub fn update(
     tx: &WriteTx<'_>,
     key: i64,
-    (new, failures): (&NewChannel, u32),
+    new: &NewChannel,
+    failures: u32,
     now: Timestamp,
 ) -> Result<()> {
     let [settings, events, tags, quiet] = json_columns(new);
@@ -332,7 +333,8 @@ pub fn insert_notice(
     tx: &WriteTx<'_>,
     user_key: UserKey,
     notice: &Notice,
-    (kept, settle_ms): (u32, i64),
+    kept: u32,
+    settle_ms: i64,
 ) -> Result<()> {
     let Notice { topic: Topic { events, tags, channels, at, .. }, message } = notice;
     let (events, ready_at) = (json!(events).to_string(), millis(*at));
@@ -438,7 +440,8 @@ pub fn told_at(read: &ReadTx<'_>, cue_key: CueKey, channel_key: i64) -> Result<O
 /// Records that the channel has sent the failures of the cue, if it is failing. 0 seconds mean no reminder.
 pub fn record_told(
     tx: &WriteTx<'_>,
-    (cue_key, channel_key): (CueKey, i64),
+    cue_key: CueKey,
+    channel_key: i64,
     remind_after_seconds: u32,
     now: Timestamp,
 ) -> Result<()> {

@@ -142,7 +142,8 @@ pub fn insert(
 pub fn postpone_unsent(
     tx: &WriteTx<'_>,
     user_key: UserKey,
-    (kind, id): (NotificationKind, &str),
+    kind: NotificationKind,
+    id: &str,
     body: &str,
     due_at: Timestamp,
 ) -> Result<()> {
@@ -152,7 +153,8 @@ pub fn postpone_unsent(
 pub fn release_unsent(
     tx: &WriteTx<'_>,
     user_key: UserKey,
-    (kind, id): (NotificationKind, &str),
+    kind: NotificationKind,
+    id: &str,
 ) -> Result<()> {
     tx.run(RELEASE_UNSENT, params![user_key, kind.as_str(), id])?;
     tx.wake(WakeSet { notifications: true, ..WakeSet::default() });
@@ -193,7 +195,7 @@ pub fn find(read: &ReadTx<'_>, key: i64) -> Result<Notification> {
 }
 
 /// Returns `false` if the notification was deleted meanwhile.
-pub fn record_result(tx: &WriteTx<'_>, (key, id): (i64, &str), next: NextStep) -> Result<bool> {
+pub fn record_result(tx: &WriteTx<'_>, key: i64, id: &str, next: NextStep) -> Result<bool> {
     match next {
         NextStep::Success | NextStep::Failed => tx.changes(DELETE, params![key, id]),
         NextStep::RetryAt(due_at) => tx.changes(POSTPONE, params![key, id, millis(due_at)]),

@@ -108,7 +108,7 @@ pub fn digest(id: String, notices: &[Notice], is_cut: bool, now: Timestamp) -> M
     if !rest.is_empty() {
         lines.push(rest.trim_start().to_owned());
     }
-    Message::of_account(id, (DIGEST, mood.unwrap_or(Mood::Info)), &title, lines.join("\n"), now)
+    Message::of_account(id, DIGEST, mood.unwrap_or(Mood::Info), &title, lines.join("\n"), now)
 }
 
 #[cfg(test)]

@@ -131,13 +131,14 @@ impl Message {
     pub fn test(id: &str, channel_name: &str, now: Timestamp) -> Self {
         let title = format!("Test of the channel \"{}\"", one_line(channel_name, MAX_CUE_NAME));
         let text = "Nothing has failed: this message was sent by request.";
-        Self::of_account(id.to_owned(), (TEST, Mood::Info), &title, text.to_owned(), now)
+        Self::of_account(id.to_owned(), TEST, Mood::Info, &title, text.to_owned(), now)
     }
 
     /// About no single cue.
     pub fn of_account(
         id: String,
-        (event, mood): (&str, Mood),
+        event: &str,
+        mood: Mood,
         title: &str,
         text: String,
         now: Timestamp,
@@ -294,7 +295,8 @@ pub fn reminder(
     subject: &Subject,
     id: String,
     reason: Option<&str>,
-    (since, failures): (Timestamp, i64),
+    since: Timestamp,
+    failures: i64,
     now: Timestamp,
 ) -> Message {
     let after = in_words(now.duration_since(since));
@@ -314,7 +316,8 @@ fn failed_since(subject: &Subject, since: Timestamp, failures: i64) -> String {
 pub fn recovered(
     subject: &Subject,
     id: String,
-    (since, failures): (Timestamp, i64),
+    since: Timestamp,
+    failures: i64,
     now: Timestamp,
 ) -> Message {
     let after = in_words(now.duration_since(since));
@@ -483,8 +486,7 @@ mod tests {
             ("2026-01-02T08:59:00Z", "3 d 1 h"),
             ("2026-01-05T11:00:00Z", "0 s"),
         ] {
-            let message =
-                recovered(&subject(), "id".to_owned(), (since.parse().unwrap(), 3), now());
+            let message = recovered(&subject(), "id".to_owned(), since.parse().unwrap(), 3, now());
             assert_eq!(message.title, format!("backup recovered after {words}"));
             assert!(message.text.starts_with("3 runs have failed since "), "{}", message.text);
             assert!(message.text.ends_with(" Europe/Berlin."), "{}", message.text);

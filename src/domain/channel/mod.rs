@@ -351,7 +351,8 @@ impl Channel {
 
     /// A channel that is set elsewhere.
     pub fn built_in(
-        (id, name): (&str, &str),
+        id: &str,
+        name: &str,
         channel_type: ChannelType,
         settings: Settings,
         events: &[&str],
@@ -459,7 +460,8 @@ mod tests {
     fn a_turn_follows_the_window_and_the_last_notice() {
         let settings = Settings::default();
         let built_in = Channel::built_in(
-            ("id", "name"),
+            "id",
+            "name",
             ChannelType::Ntfy,
             settings,
             &[],

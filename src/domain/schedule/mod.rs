@@ -381,7 +381,7 @@ fn next_unless_shown(
 ) -> Option<Timestamp> {
     // A floor, and the first match above it. A rare match lies many clock changes ahead, and is searched once.
     let mut found: Option<(DateTime, DateTime)> = None;
-    for segment in segments(cron, zone, (after, Timestamp::MAX), shown) {
+    for segment in segments(cron, zone, after, Timestamp::MAX, shown) {
         let known = found.filter(|(floor, time)| *floor <= segment.floor && segment.floor < *time);
         let time = match known {
             Some((_, time)) => time,
@@ -403,13 +403,14 @@ fn between(
     after: Timestamp,
     until: Timestamp,
 ) -> impl Iterator<Item = ClockSegment> {
-    segments(cron, zone, (after, until), DateTime::MIN)
+    segments(cron, zone, after, until, DateTime::MIN)
 }
 
 fn segments(
     cron: &CronExpr,
     zone: &Zone,
-    (after, until): (Timestamp, Timestamp),
+    after: Timestamp,
+    until: Timestamp,
     shown: DateTime,
 ) -> impl Iterator<Item = ClockSegment> {
     // A cron expression that covers every hour runs at each real minute whose local time matches. All others run when

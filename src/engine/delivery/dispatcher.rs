@@ -106,7 +106,7 @@ impl Claims {
         turns.save(tx, &claimed)?;
         for (user_key, seconds) in held_up {
             let free_at = saturating_add(now, SignedDuration::from_secs(i64::from(seconds)));
-            delivery_queue::hold_up(tx, user_key, (free_at, CALL_INTERVAL), now)?;
+            delivery_queue::hold_up(tx, user_key, free_at, CALL_INTERVAL, now)?;
         }
         Ok(claimed)
     }

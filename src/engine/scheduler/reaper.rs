@@ -228,7 +228,7 @@ fn release(
         reason = expired_message(seconds, Some(&reason));
         cause = Some(FailureCause::Expired);
     }
-    if !claims::release(tx, execution, status, (&reason, cause), now)? {
+    if !claims::release(tx, execution, status, &reason, cause, now)? {
         return Ok(false);
     }
     events::claim_lost(tx, execution.user_key, execution.key, worker, now);

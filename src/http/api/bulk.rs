@@ -90,7 +90,7 @@ pub async fn change_cues(request: Request) -> Result<Response> {
         move |read: &ReadTx<'_>| cue_list::select(read, user_key, &filter, MAX_MATCHED + 1)
     };
     let ids =
-        match targets.resolve(&request, (call.as_ref(), is_dry_run), "narrow it", select).await? {
+        match targets.resolve(&request, call.as_ref(), is_dry_run, "narrow it", select).await? {
             Resolution::Ids(ids) => ids,
             Resolution::Response(response) => return Ok(response),
         };
@@ -127,8 +127,7 @@ pub async fn replay(request: Request) -> Result<Response> {
             Ok(ids.iter().map(ToString::to_string).collect())
         }
     };
-    let ids = match targets.resolve(&request, (call.as_ref(), is_dry_run), narrower, select).await?
-    {
+    let ids = match targets.resolve(&request, call.as_ref(), is_dry_run, narrower, select).await? {
         Resolution::Ids(ids) => ids,
         Resolution::Response(response) => return Ok(response),
     };
@@ -229,7 +228,8 @@ impl<F> Targets<F> {
     async fn resolve<S>(
         self,
         request: &Request,
-        (call, is_dry_run): (Option<&BulkCall>, bool),
+        call: Option<&BulkCall>,
+        is_dry_run: bool,
         narrower: &str,
         select: impl FnOnce(F) -> S,
     ) -> Result<Resolution>

@@ -59,17 +59,14 @@ fn built_in(user: &User) -> Vec<Shown> {
         settings
     };
     let shown = |channel, status| Shown { channel, status, waiting: 0, is_built_in: true };
-    let named = (BUILT_IN_EMAIL, "Failure mails");
-    let to = with("to", &user.email);
-    let email =
-        Channel::built_in(named, ChannelType::Email, to, &[EXECUTION_FAILED], user.created_at);
+    let at = user.created_at;
+    let (name, to, events) = ("Failure mails", with("to", &user.email), &[EXECUTION_FAILED]);
+    let email = Channel::built_in(BUILT_IN_EMAIL, name, ChannelType::Email, to, events, at);
     let email = shown(email, if user.confirmed_at.is_some() { "active" } else { "unconfirmed" });
     let alert_webhook = user.alert_webhook_url.as_deref().map(|url| {
-        let (named, url) = ((BUILT_IN_ALERT_WEBHOOK, "Alert webhook"), with("url", url));
-        shown(
-            Channel::built_in(named, ChannelType::Webhook, url, &[ALL_ALERTS], user.created_at),
-            "active",
-        )
+        let (id, name, url) = (BUILT_IN_ALERT_WEBHOOK, "Alert webhook", with("url", url));
+        let webhook = ChannelType::Webhook;
+        shown(Channel::built_in(id, name, webhook, url, &[ALL_ALERTS], at), "active")
     });
     [email].into_iter().chain(alert_webhook).collect()
 }

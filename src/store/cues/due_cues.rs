@@ -191,7 +191,8 @@ const EXTEND_MISSED: &str = "UPDATE missed_runs SET last = ?3, count = count + ?
 /// Records at `now` the runs of a user's cue for which no execution was created. Does nothing if `missed` is empty.
 pub fn insert_missed(
     tx: &WriteTx<'_>,
-    (user_key, cue_key): (UserKey, CueKey),
+    user_key: UserKey,
+    cue_key: CueKey,
     missed: Occurrences,
     reason: MissReason,
     now: Timestamp,

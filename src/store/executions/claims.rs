@@ -186,7 +186,8 @@ pub fn release(
     tx: &WriteTx<'_>,
     execution: &Execution,
     status: ExecutionStatus,
-    (reason, cause): (&str, Option<FailureCause>),
+    reason: &str,
+    cause: Option<FailureCause>,
     now: Timestamp,
 ) -> Result<bool> {
     let sql = concat!(

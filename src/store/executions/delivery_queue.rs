@@ -488,7 +488,8 @@ pub fn is_unconfirmed(read: &ReadTx<'_>, user_key: UserKey) -> Result<bool> {
 pub fn hold_up(
     tx: &WriteTx<'_>,
     user_key: UserKey,
-    (free_at, interval): (Timestamp, SignedDuration),
+    free_at: Timestamp,
+    interval: SignedDuration,
     now: Timestamp,
 ) -> Result<()> {
     let ready: Vec<(ExecutionKey, bool)> = tx.all(TO_SEND, (user_key, BATCH))?;
