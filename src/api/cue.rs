@@ -506,7 +506,8 @@ impl<'p> CueReader<'p> {
     }
 }
 
-fn set<T>(field: &mut T, given: Option<T>) {
+/// Sets a field that a body gives.
+pub fn set<T>(field: &mut T, given: Option<T>) {
     if let Some(value) = given {
         *field = value;
     }
