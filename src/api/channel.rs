@@ -4,15 +4,14 @@ use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
-use crate::api::cue::read_tags;
+use crate::api::cue::{read_tags, set};
 use crate::api::fields::JsonFields;
 use crate::domain::api_error::{FieldError, LocSegment, Refusal};
 use crate::domain::channel::services::{Setting, SettingKind, service};
 use crate::domain::channel::{
-    Channel, ChannelEvents, ChannelType, EVENT_RULE, MAX_EVENTS, MAX_NAME, NewChannel, Quiet,
-    REMIND_AFTER, REMIND_RANGE, Repeat, Settings, is_event, masked, masked_url, parse_minute,
+    Channel, ChannelEvents, ChannelFields, ChannelType, EVENT_RULE, MAX_EVENTS, MAX_NAME, Quiet,
+    REMIND_RANGE, Repeat, is_event, masked, masked_url, parse_minute,
 };
-use crate::domain::cue::tags::Tags;
 use crate::domain::schedule::Zone;
 use crate::domain::text::is_order_mark;
 use crate::domain::time::JsonTimestamp;
@@ -31,7 +30,7 @@ const REPEATED: [&str; 9] =
 pub fn new_channel(
     mut fields: JsonFields<'_>,
     policy: &AddressPolicy,
-) -> Result<NewChannel, Refusal> {
+) -> Result<ChannelFields, Refusal> {
     let channel_type =
         fields.required_one_of("type", &ChannelType::WORDS).and_then(ChannelType::parse);
     let Some(channel_type) = channel_type else {
@@ -39,67 +38,43 @@ pub fn new_channel(
         fields.finish().map_err(without_secrets)?;
         return Err(Refusal::invalid(Vec::new()));
     };
-    let patch = read_fields(fields, channel_type, None, policy)?;
-    let mut settings = Settings::default();
-    for (name, value) in patch.settings {
-        settings.set(name, value);
+    let mut new = read_fields(fields, ChannelFields::none(channel_type), None, policy)?;
+    if new.name.is_empty() {
+        let name =
+            format!("{} {}", channel_type.as_str(), (service(channel_type).label)(&new.settings));
+        new.name = name.trim_end().chars().take(MAX_NAME).collect();
     }
-    Ok(NewChannel {
-        channel_type,
-        name: patch.name.unwrap_or_else(|| default_name(channel_type, &settings)),
-        settings,
-        events: patch.events.unwrap_or_default(),
-        tags: patch.tags.unwrap_or_default(),
-        quiet: patch.quiet.flatten(),
-        repeat: patch.repeat.unwrap_or_default(),
-        remind_after_seconds: patch.remind_after_seconds.unwrap_or(REMIND_AFTER),
-    })
+    Ok(new)
 }
 
-fn default_name(channel_type: ChannelType, settings: &Settings) -> String {
-    let name = format!("{} {}", channel_type.as_str(), (service(channel_type).label)(settings));
-    name.trim_end().chars().take(MAX_NAME).collect()
-}
-
-/// The fields of a PATCH; `None` are those that stay.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ChannelPatch {
-    name: Option<String>,
-    settings: Vec<(&'static str, Option<String>)>,
-    events: Option<ChannelEvents>,
-    tags: Option<Tags>,
-    quiet: Option<Option<Quiet>>,
-    repeat: Option<Repeat>,
-    remind_after_seconds: Option<u32>,
-}
-
-/// Reads the body of a PATCH of `channel`. A setting as it reads back stays what it is.
-pub fn channel_patch(
+/// Reads the body of a PATCH of a channel. A setting as it reads back stays what it is.
+pub fn changed_channel(
     mut fields: JsonFields<'_>,
-    channel: &Channel,
+    stored: &ChannelFields,
     policy: &AddressPolicy,
-) -> Result<ChannelPatch, Refusal> {
+) -> Result<ChannelFields, Refusal> {
     let asked = fields.one_of("type", &ChannelType::WORDS);
-    if asked.is_some_and(|asked| asked != channel.channel_type.as_str()) {
+    if asked.is_some_and(|asked| asked != stored.channel_type.as_str()) {
         fields.reject("type", "the type of a channel cannot be changed; make another channel");
     }
-    read_fields(fields, channel.channel_type, Some(channel), policy)
+    read_fields(fields, stored.clone(), Some(stored), policy)
 }
 
-/// Reads the fields beside the type: of a new channel, or of a change of `stored`.
+/// Reads the fields beside the type onto `it`: those of `stored`, or of a new channel.
 fn read_fields(
     mut fields: JsonFields<'_>,
-    channel_type: ChannelType,
-    stored: Option<&Channel>,
+    mut it: ChannelFields,
+    stored: Option<&ChannelFields>,
     policy: &AddressPolicy,
-) -> Result<ChannelPatch, Refusal> {
-    let mut settings = Vec::new();
-    for setting in service(channel_type).settings {
+) -> Result<ChannelFields, Refusal> {
+    let mut changed = Vec::new();
+    for setting in service(it.channel_type).settings {
         let read = |fields: &mut JsonFields<'_>| {
-            read_setting(fields, channel_type, setting, stored, policy)
+            read_setting(fields, it.channel_type, setting, stored, policy)
         };
         if let Some(Some(value)) = fields.nullable(setting.name, read) {
-            settings.push((setting.name, value));
+            it.settings.set(setting.name, value);
+            changed.push(setting.name);
         }
         if setting.is_required && fields.any(setting.name).is_none() {
             if stored.is_none() {
@@ -107,18 +82,18 @@ fn read_fields(
             } else if !fields.is_absent(setting.name) {
                 fields.reject(
                     setting.name,
-                    &format!("a channel of type {} needs it", channel_type.as_str()),
+                    &format!("a channel of type {} needs it", it.channel_type.as_str()),
                 );
             }
         }
     }
-    if let Some(channel) = stored {
-        ask_for_secrets(&fields, channel, &settings);
+    if let Some(stored) = stored {
+        ask_for_secrets(&fields, stored, &it, &changed);
     }
-    let name = read_name(&mut fields);
-    let events = read_events(&mut fields);
-    let repeat = fields.one_of("repeat", &Repeat::WORDS).and_then(Repeat::parse);
-    let remind_after_seconds = read_remind_after(&mut fields);
+    set(&mut it.name, read_name(&mut fields));
+    set(&mut it.events, read_events(&mut fields));
+    set(&mut it.repeat, fields.one_of("repeat", &Repeat::WORDS).and_then(Repeat::parse));
+    set(&mut it.remind_after_seconds, read_remind_after(&mut fields));
     let kinds = [
         ("name", "text"),
         ("events", "list"),
@@ -133,57 +108,39 @@ fn read_fields(
             );
         }
     }
-    let tags = fields.nullable("tags", read_tags).map(Option::unwrap_or_default);
-    let quiet = fields.nullable("quiet", read_quiet);
+    set(&mut it.tags, fields.nullable("tags", read_tags).map(Option::unwrap_or_default));
+    set(&mut it.quiet, fields.nullable("quiet", read_quiet));
     fields.forbid_unknown();
     fields.finish().map_err(without_secrets)?;
-    Ok(ChannelPatch { name, settings, events, tags, quiet, repeat, remind_after_seconds })
+    Ok(it)
 }
 
 /// No host gets a secret that was given for another one: with a new host a secret is given too, or removed.
 fn ask_for_secrets(
     fields: &JsonFields<'_>,
-    channel: &Channel,
-    changed: &[(&'static str, Option<String>)],
+    stored: &ChannelFields,
+    new: &ChannelFields,
+    changed: &[&str],
 ) {
-    let changes = |name: &str| changed.iter().find(|(own, _)| *own == name);
     let origin = |url: &str| {
         CallbackTarget::parse(url).ok().map(|target| (target.https, target.authority()))
     };
     let moves = |setting: &Setting| {
-        let url = changes(setting.name).and_then(|(_, url)| url.as_deref());
-        let stored = channel.settings.get(setting.name).and_then(origin);
-        setting.kind == SettingKind::Url && url.is_some_and(|url| origin(url) != stored)
+        let url = new.settings.get(setting.name);
+        setting.kind == SettingKind::Url
+            && url.is_some()
+            && url.and_then(origin) != stored.settings.get(setting.name).and_then(origin)
     };
-    let of_type = service(channel.channel_type).settings;
+    let of_type = service(stored.channel_type).settings;
     if !of_type.iter().any(moves) {
         return;
     }
     for setting in of_type.iter().filter(|setting| setting.kind == SettingKind::Secret) {
-        if channel.settings.get(setting.name).is_some() && changes(setting.name).is_none() {
+        if stored.settings.get(setting.name).is_some() && !changed.contains(&setting.name) {
             fields.reject(
                 setting.name,
                 "should be given again: another host does not get the stored one",
             );
-        }
-    }
-}
-
-impl ChannelPatch {
-    pub fn applied_to(self, channel: &Channel) -> NewChannel {
-        let mut settings = channel.settings.clone();
-        for (name, value) in self.settings {
-            settings.set(name, value);
-        }
-        NewChannel {
-            channel_type: channel.channel_type,
-            name: self.name.unwrap_or_else(|| channel.name.clone()),
-            settings,
-            events: self.events.unwrap_or_else(|| channel.events.clone()),
-            tags: self.tags.unwrap_or_else(|| channel.tags.clone()),
-            quiet: self.quiet.unwrap_or_else(|| channel.quiet.clone()),
-            repeat: self.repeat.unwrap_or(channel.repeat),
-            remind_after_seconds: self.remind_after_seconds.unwrap_or(channel.remind_after_seconds),
         }
     }
 }
@@ -193,7 +150,7 @@ fn read_setting(
     fields: &mut JsonFields<'_>,
     channel_type: ChannelType,
     setting: &Setting,
-    stored: Option<&Channel>,
+    stored: Option<&ChannelFields>,
     policy: &AddressPolicy,
 ) -> Option<Option<String>> {
     let name = setting.name;
@@ -350,12 +307,13 @@ pub struct ChannelView<'a> {
 impl Serialize for ChannelView<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Self { channel, status, waiting, is_built_in } = self;
+        let fields = &channel.fields;
         let mut object = serializer.serialize_map(None)?;
         object.serialize_entry("id", &channel.id)?;
-        object.serialize_entry("type", channel.channel_type.as_str())?;
-        object.serialize_entry("name", &channel.name)?;
-        for setting in service(channel.channel_type).settings {
-            let value = channel.settings.get(setting.name);
+        object.serialize_entry("type", fields.channel_type.as_str())?;
+        object.serialize_entry("name", &fields.name)?;
+        for setting in service(fields.channel_type).settings {
+            let value = fields.settings.get(setting.name);
             match setting.kind {
                 SettingKind::Number(_) => {
                     object.serialize_entry(
@@ -367,11 +325,11 @@ impl Serialize for ChannelView<'_> {
                     .serialize_entry(setting.name, &value.map(|value| shown(setting, value)))?,
             }
         }
-        object.serialize_entry("events", &channel.events)?;
-        object.serialize_entry("tags", &channel.tags)?;
-        object.serialize_entry("quiet", &channel.quiet)?;
-        object.serialize_entry("repeat", channel.repeat.as_str())?;
-        object.serialize_entry("remind_after_seconds", &channel.remind_after_seconds)?;
+        object.serialize_entry("events", &fields.events)?;
+        object.serialize_entry("tags", &fields.tags)?;
+        object.serialize_entry("quiet", &fields.quiet)?;
+        object.serialize_entry("repeat", fields.repeat.as_str())?;
+        object.serialize_entry("remind_after_seconds", &fields.remind_after_seconds)?;
         object.serialize_entry("status", status)?;
         object.serialize_entry("failures", &channel.failures)?;
         object.serialize_entry("waiting", waiting)?;

@@ -332,6 +332,7 @@ impl<'p> CueReader<'p> {
         Ok(CueRequest { fields: it, payload, status, warning: None, is_whole, names_schedule })
     }
 
+    /// Nothing if no field of it is named.
     fn schedule(&mut self, fields: &mut JsonFields<'_>) -> Option<Result<StoredSchedule, Refusal>> {
         let schedule = if self.is_whole() {
             fields.required_object("schedule")
@@ -349,7 +350,7 @@ impl<'p> CueReader<'p> {
         for name in unused.iter().filter(|name| schedule.any(name).is_some()) {
             self.ignore(&["schedule", *name], format!("not used by a {word} schedule"));
         }
-        Some(read.schedule.map(|schedule| StoredSchedule::from(&schedule)))
+        read.is_named.then(|| read.schedule.map(|schedule| StoredSchedule::from(&schedule)))
     }
 
     /// The callback: in a whole body required for a webhook cue and without effect for a worker cue. A transport with an
@@ -505,7 +506,8 @@ impl<'p> CueReader<'p> {
     }
 }
 
-fn set<T>(field: &mut T, given: Option<T>) {
+/// Sets a field that a body gives.
+pub fn set<T>(field: &mut T, given: Option<T>) {
     if let Some(value) = given {
         *field = value;
     }

@@ -20,6 +20,8 @@ pub struct ReadSchedule {
     /// The instant of a `once` schedule as the caller wrote it.
     pub at: Option<String>,
     pub kind: Option<ScheduleKind>,
+    /// One of its fields has a value, or a bound is removed.
+    pub is_named: bool,
 }
 
 /// Reads the fields of a schedule. What they leave out is as in `base`, the schedule of the cue that is changed; without
@@ -32,6 +34,11 @@ pub fn read_schedule(fields: &mut JsonFields<'_>, base: Option<&StoredSchedule>)
     };
     let kind = kind.and_then(ScheduleKind::parse);
     let rule = GivenRule::read(fields);
+    let is_named = ["type", "cron", "every", "at", "timezone", "catch_up", "jitter_seconds"]
+        .into_iter()
+        .any(|name| fields.any(name).is_some())
+        || !fields.is_absent("start")
+        || !fields.is_absent("end");
     let zone = text(fields, "timezone").or(base.map(|it| it.timezone.clone()));
     let zone = zone.map_or(Ok(Zone::UTC), |name| Zone::find(&name)).map_err(ScheduleError::from);
     let catch_up = fields.one_of("catch_up", &CatchUp::WORDS).and_then(CatchUp::parse);
@@ -49,7 +56,7 @@ pub fn read_schedule(fields: &mut JsonFields<'_>, base: Option<&StoredSchedule>)
     if let (Ok(schedule), Some(_)) = (&schedule, bounds) {
         reject_contradictions(fields, schedule);
     }
-    ReadSchedule { schedule, at: rule.at, kind }
+    ReadSchedule { schedule, at: rule.at, kind, is_named }
 }
 
 /// Without a length limit: the domain returns a more helpful error for a long text.

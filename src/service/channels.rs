@@ -9,8 +9,8 @@ use crate::domain::channel::digest::digest;
 use crate::domain::channel::message::{self, DIGEST, FailedRun, Message, Notice, Subject, Topic};
 use crate::domain::channel::services::service;
 use crate::domain::channel::{
-    ALERT_CONSECUTIVE_FAILURES, CUE_PAUSED, CUE_RECOVERED, Channel, ChannelType, EXECUTION_FAILED,
-    MAX_CHANNELS, NewChannel, Repeat, SETTLE, Turn, alert_event,
+    ALERT_CONSECUTIVE_FAILURES, CUE_PAUSED, CUE_RECOVERED, Channel, ChannelFields, ChannelType,
+    EXECUTION_FAILED, MAX_CHANNELS, Repeat, SETTLE, Turn, alert_event,
 };
 use crate::domain::cue::tags::Tags;
 use crate::domain::notification::alert::Alert;
@@ -35,7 +35,7 @@ pub fn not_found() -> Error {
 }
 
 /// Errors: `channel_limit_exceeded`, and `validation_error` for a mail to an address that is not the confirmed one.
-pub fn create(app: &App, user_key: UserKey, new: NewChannel) -> Result<Pending<Channel>> {
+pub fn create(app: &App, user_key: UserKey, new: ChannelFields) -> Result<Pending<Channel>> {
     let (now, id) = (app.clock.now(), format!("chn_{}", hex::encode(&random::bytes::<6>()?)));
     Ok(app.store.write_for(user_key, move |tx| {
         if channels::count(tx, user_key)? >= MAX_CHANNELS {
@@ -49,18 +49,18 @@ pub fn create(app: &App, user_key: UserKey, new: NewChannel) -> Result<Pending<C
     }))
 }
 
-/// `change` gets the channel as it is stored, and returns it changed. With other settings its failures count no more.
+/// `change` gets the fields as they are stored, and returns them changed. With other settings the failures count no more.
 pub fn update(
     app: &App,
     user_key: UserKey,
     id: String,
-    change: impl FnOnce(&Channel) -> NewChannel + Send + 'static,
+    change: impl FnOnce(&ChannelFields) -> std::result::Result<ChannelFields, Refusal> + Send + 'static,
 ) -> Pending<Channel> {
     let now = app.clock.now();
     app.store.write_for(user_key, move |tx| {
         let stored = channels::find(tx, user_key, &id)?.ok_or_else(not_found)?;
-        let new = change(&stored);
-        let failures = if new.settings == stored.settings { stored.failures } else { 0 };
+        let new = change(&stored.fields)?;
+        let failures = if new.settings == stored.fields.settings { stored.failures } else { 0 };
         check_address(tx, user_key, &new)?;
         channels::update(tx, stored.key, &new, failures, now)?;
         channels::find(tx, user_key, &id)?.ok_or_else(not_found)
@@ -68,7 +68,7 @@ pub fn update(
 }
 
 /// Messages to other addresses would make a sender of unwanted mail of the server.
-fn check_address(read: &ReadTx<'_>, user_key: UserKey, new: &NewChannel) -> Result<()> {
+fn check_address(read: &ReadTx<'_>, user_key: UserKey, new: &ChannelFields) -> Result<()> {
     if new.channel_type != ChannelType::Email {
         return Ok(());
     }
@@ -120,9 +120,10 @@ pub(super) fn announce_failure(
     let topic = Topic::new(failure_events(alert), tags, now);
     let mut telling = readable(tx, user_key)?;
     telling.retain(|channel| channel.takes(&topic));
-    let is_mailed = telling.iter().any(|channel| channel.channel_type == ChannelType::Email);
+    let is_mailed = telling.iter().any(|channel| channel.fields.channel_type == ChannelType::Email);
     let told = channels::list_told(tx, cue_key)?;
-    telling.retain(|channel| channel.repeat == Repeat::Every || !told.contains(&channel.key));
+    telling
+        .retain(|channel| channel.fields.repeat == Repeat::Every || !told.contains(&channel.key));
     if telling.is_empty() {
         return Ok(is_mailed);
     }
@@ -133,7 +134,8 @@ pub(super) fn announce_failure(
         run.message(notification_id(execution_id.bytes(), NotificationKind::Channel, now), now);
     message.alert = alert.map(|alert| Alert { created_at: now, ..alert.clone() }.json());
     for channel in &telling {
-        channels::record_told(tx, cue_key, channel.key, channel.remind_after_seconds, now)?;
+        let remind_after = channel.fields.remind_after_seconds;
+        channels::record_told(tx, cue_key, channel.key, remind_after, now)?;
     }
     let keys = Some(telling.iter().map(|channel| channel.key).collect());
     insert_notice(tx, user_key, &Notice { topic: Topic { channels: keys, ..topic }, message })?;
@@ -274,7 +276,7 @@ pub(super) fn is_mailed(
     }
     let tags = channels::find_subject(tx, cue_key, None)?.map(|(_, tags)| tags).unwrap_or_default();
     let is_mailed = |channel: &Channel| {
-        channel.channel_type == ChannelType::Email && channel.takes_event(event, &tags)
+        channel.fields.channel_type == ChannelType::Email && channel.takes_event(event, &tags)
     };
     Ok(readable(tx, user_key)?.iter().any(is_mailed))
 }
@@ -392,7 +394,7 @@ pub fn apply(tx: &WriteTx<'_>, plan: Plan, base: Option<&str>, now: Timestamp) -
 
 /// When the account may get another mail, if it has reached the hourly limit of mails.
 fn mail_limit(read: &ReadTx<'_>, channel: &Channel, now: Timestamp) -> Result<Option<Timestamp>> {
-    if channel.channel_type != ChannelType::Email {
+    if channel.fields.channel_type != ChannelType::Email {
         return Ok(None);
     }
     Ok(suppressed_until(outbox::mail_time(read, channel.user_key, MAX_MAILS - 1)?, now))
@@ -433,7 +435,7 @@ fn enqueue(
 
 fn new_notification(channel: &Channel, id: String, message: Message) -> NewNotification {
     let (user_key, channel_key) = (channel.user_key, Some(channel.key));
-    let Some(request) = service(channel.channel_type).request else {
+    let Some(request) = service(channel.fields.channel_type).request else {
         let body = message.mail().body();
         return NewNotification {
             id,
@@ -445,7 +447,7 @@ fn new_notification(channel: &Channel, id: String, message: Message) -> NewNotif
         };
     };
     // For its host: the request is made again when it is sent.
-    let url = Some(request(&channel.settings, &message).url);
+    let url = Some(request(&channel.fields.settings, &message).url);
     let body = message.body();
     NewNotification { id, user_key, kind: NotificationKind::Channel, url, body, channel_key }
 }
@@ -470,7 +472,7 @@ pub fn enqueue_test(
     if mail_limit(tx, &channel, now)?.is_some() {
         return Err(too_many_mails());
     }
-    enqueue(tx, &channel, Message::test(id, &channel.name, now), base, now)
+    enqueue(tx, &channel, Message::test(id, &channel.fields.name, now), base, now)
 }
 
 /// What the end of an attempt means for its channel.

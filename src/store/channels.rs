@@ -5,7 +5,7 @@ use rusqlite::params;
 use serde_json::json;
 
 use crate::domain::channel::message::{AttemptFailure, FailedRun, Message, Notice, Subject, Topic};
-use crate::domain::channel::{Channel, ChannelEvents, NewChannel, Quiet, Settings, TROUBLED};
+use crate::domain::channel::{Channel, ChannelEvents, ChannelFields, Quiet, Settings, TROUBLED};
 use crate::domain::cue::tags::Tags;
 use crate::domain::ids::ExecutionId;
 use crate::domain::row_keys::{CueKey, ExecutionKey, UserKey};
@@ -15,9 +15,12 @@ use crate::store::db::columns::{FromRow, RowReader, invalid_column, millis, row}
 use crate::store::outbox::Streak;
 use crate::store::{ReadTx, WakeSet, WriteTx};
 
+row!(field_columns, "channels.", ChannelFields {
+    channel_type = "channels.type", name, settings, events, tags, quiet, repeat, remind_after_seconds
+});
+
 row!(columns, "channels.", Channel {
-    key, id, user_key, channel_type = "channels.type", name, settings, events, tags, quiet, repeat, remind_after_seconds,
-    cursor, window_at, window_count, failures, last_sent_at, last_failed_at, last_error, created_at, updated_at,
+    key, id, user_key, fields = (field_columns), cursor, window_at, window_count, failures, last_sent_at, last_failed_at, last_error, created_at, updated_at,
 });
 
 impl FromRow for Settings {
@@ -150,7 +153,7 @@ pub fn insert(
     tx: &WriteTx<'_>,
     user_key: UserKey,
     id: &str,
-    new: &NewChannel,
+    new: &ChannelFields,
     now: Timestamp,
 ) -> Result<()> {
     let (channel_type, [settings, events, tags, quiet]) =
@@ -180,7 +183,7 @@ pub fn insert(
 pub fn update(
     tx: &WriteTx<'_>,
     key: i64,
-    new: &NewChannel,
+    new: &ChannelFields,
     failures: u32,
     now: Timestamp,
 ) -> Result<()> {
@@ -199,7 +202,7 @@ pub fn update(
 }
 
 /// Settings, events, tags and quiet hours.
-fn json_columns(new: &NewChannel) -> [Option<String>; 4] {
+fn json_columns(new: &ChannelFields) -> [Option<String>; 4] {
     let quiet = new.quiet.as_ref().map(|quiet| json!(quiet).to_string());
     [
         Some(json!(new.settings).to_string()),

@@ -215,9 +215,9 @@ impl Quiet {
     }
 }
 
-/// What a request sets of a channel.
+/// What users say of a channel.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NewChannel {
+pub struct ChannelFields {
     pub channel_type: ChannelType,
     pub name: String,
     pub settings: Settings,
@@ -229,20 +229,29 @@ pub struct NewChannel {
     pub remind_after_seconds: u32,
 }
 
+impl ChannelFields {
+    /// Those of a channel of which nothing is said but its type.
+    pub fn none(channel_type: ChannelType) -> Self {
+        Self {
+            channel_type,
+            name: String::new(),
+            settings: Settings::default(),
+            events: ChannelEvents::default(),
+            tags: Tags::default(),
+            quiet: None,
+            repeat: Repeat::default(),
+            remind_after_seconds: REMIND_AFTER,
+        }
+    }
+}
+
 /// A channel, as it is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Channel {
     pub key: i64,
     pub id: String,
     pub user_key: UserKey,
-    pub channel_type: ChannelType,
-    pub name: String,
-    pub settings: Settings,
-    pub events: ChannelEvents,
-    pub tags: Tags,
-    pub quiet: Option<Quiet>,
-    pub repeat: Repeat,
-    pub remind_after_seconds: u32,
+    pub fields: ChannelFields,
     /// The last notice that it has told or does not take.
     pub cursor: i64,
     /// The start of its current window, and the messages in it; a digest counts as more than [`MAX_SINGLE`].
@@ -286,14 +295,14 @@ impl Channel {
 
     /// `tags` are those of the cue; an event of the account has none.
     pub fn takes_event(&self, event: &str, tags: &Tags) -> bool {
-        let has_tag =
-            self.tags.is_empty() || self.tags.iter().any(|tag| tags.iter().any(|own| own == tag));
-        has_tag && self.events.has(event)
+        let has_tag = self.fields.tags.is_empty()
+            || self.fields.tags.iter().any(|tag| tags.iter().any(|own| own == tag));
+        has_tag && self.fields.events.has(event)
     }
 
     /// The end of the quiet hours that cover `at`.
     pub fn quiet_end(&self, at: Timestamp) -> Option<Timestamp> {
-        self.quiet.as_ref().and_then(|quiet| quiet.end(at))
+        self.fields.quiet.as_ref().and_then(|quiet| quiet.end(at))
     }
 
     /// Until when nothing is sent, whatever waits.
@@ -362,14 +371,12 @@ impl Channel {
             key: 0,
             id: id.to_owned(),
             user_key: UserKey::default(),
-            channel_type,
-            name: name.to_owned(),
-            settings,
-            events: ChannelEvents(events.iter().map(|event| (*event).to_owned()).collect()),
-            tags: Tags::default(),
-            quiet: None,
-            repeat: Repeat::default(),
-            remind_after_seconds: REMIND_AFTER,
+            fields: ChannelFields {
+                name: name.to_owned(),
+                settings,
+                events: ChannelEvents(events.iter().map(|event| (*event).to_owned()).collect()),
+                ..ChannelFields::none(channel_type)
+            },
             cursor: 0,
             window_at: None,
             window_count: 0,

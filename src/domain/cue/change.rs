@@ -25,8 +25,9 @@ impl Cue {
         }
         let has_ended = matches!(self.status, CueStatus::Completed | CueStatus::Failed);
         let is_restarted = differs_in_runs(&self.fields.schedule, &request.fields.schedule);
-        let is_revived =
-            has_ended && (is_restarted || (request.names_schedule && !request.is_whole));
+        // A PATCH of the schedule plans the next run again, also if nothing in it differs.
+        let is_planned = request.names_schedule && !request.is_whole;
+        let is_revived = has_ended && (is_restarted || is_planned);
         let mut wanted = request.fields.clone();
         let mut status = request.status;
         if has_ended && !is_revived {
@@ -40,7 +41,8 @@ impl Cue {
         let before = std::mem::replace(&mut self.fields, wanted);
         let mut changed = self.fields.changed_since(&before);
         let was = (self.status, before.schedule);
-        self.change_runs(&was, status, is_revived, now)?;
+        let is_rescheduled = is_revived || is_planned || self.fields.schedule != was.1;
+        self.change_runs(&was, status, is_rescheduled, now)?;
         self.updated_at = now;
         let asks_for_other = match status {
             Some(RequestedStatus::Paused) => was.0 != CueStatus::Paused,
@@ -88,15 +90,14 @@ impl Cue {
         &mut self,
         (was, before): &(CueStatus, StoredSchedule),
         status: Option<RequestedStatus>,
-        is_revived: bool,
+        is_rescheduled: bool,
         now: Timestamp,
     ) -> Result<(), Refusal> {
         let has_ended = matches!(was, CueStatus::Completed | CueStatus::Failed);
-        let is_rescheduled = is_revived || self.fields.schedule != *before;
         let is_delayed =
             *was == CueStatus::Active && differs_in_jitter(before, &self.fields.schedule);
         match status {
-            Some(RequestedStatus::Paused) if has_ended && !is_revived => Err(Refusal::new(
+            Some(RequestedStatus::Paused) if has_ended && !is_rescheduled => Err(Refusal::new(
                 ErrorCode::InvalidState,
                 "The cue has ended; give it a new schedule to run it again",
             )),

@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::api::channel::{ChannelView, channel_patch, new_channel};
+use crate::api::channel::{ChannelView, changed_channel, new_channel};
+use crate::api::fields::JsonFields;
 use crate::domain::account::user::User;
 use crate::domain::api_error::ErrorCode;
 use crate::domain::channel::message::Topic;
 use crate::domain::channel::{
-    ALL_ALERTS, BUILT_IN_ALERT_WEBHOOK, BUILT_IN_EMAIL, Channel, ChannelType, EXECUTION_FAILED,
-    Settings,
+    ALL_ALERTS, BUILT_IN_ALERT_WEBHOOK, BUILT_IN_EMAIL, Channel, ChannelFields, ChannelType,
+    EXECUTION_FAILED, Settings,
 };
 use crate::domain::notification::alert::{TestAttempt, TestStatus};
 use crate::domain::row_keys::UserKey;
@@ -138,9 +139,15 @@ pub async fn update(request: Request) -> Result<Response> {
     let stored =
         request.app.store.read(move |read| channels::find(read, user_key, &of_user)).await?;
     let stored = stored.ok_or_else(not_found)?;
-    let patch = channel_patch(request.fields()?, &stored, &request.app.config.callbacks)?;
-    service::channels::update(&request.app, user_key, id, |channel| patch.applied_to(channel))
-        .await?;
+    let policy = request.app.config.callbacks.clone();
+    // Once here, for its errors, and once in the write: on the channel as it is then.
+    let fields = request.fields()?;
+    let body = fields.text();
+    changed_channel(fields, &stored.fields, &policy)?;
+    let changed = move |fields: &ChannelFields| {
+        changed_channel(JsonFields::of_body(body.get())?, fields, &policy)
+    };
+    service::channels::update(&request.app, user_key, id, changed).await?;
     show(request).await
 }
 

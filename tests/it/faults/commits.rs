@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use cued::clock::Clock;
-use cued::domain::channel::{ChannelEvents, ChannelType, NewChannel, Repeat, Settings};
+use cued::domain::channel::{ChannelEvents, ChannelFields, ChannelType, Repeat, Settings};
 use cued::domain::cue::tags::Tags;
 use cued::domain::cue::{CueFields, CueRequest, OnFailure, Payload, Transport};
 use cued::domain::execution::RetryPolicy;
@@ -130,7 +130,7 @@ impl Trial {
         self.insist(|trial| {
             let mut settings = Settings::default();
             settings.set("url", Some("http://127.0.0.1:1/".to_owned()));
-            let new = NewChannel {
+            let new = ChannelFields {
                 channel_type: ChannelType::Webhook,
                 name: "n".to_owned(),
                 settings,
