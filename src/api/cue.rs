@@ -445,7 +445,7 @@ impl<'p> CueReader<'p> {
         let mut flow = callback.object("flow")?;
         let key = flow.string("key", 1..=MAX_KEY);
         if key.as_ref().is_some_and(|key| !key.chars().all(|c| c == ' ' || c.is_ascii_graphic())) {
-            flow.reject("key", "key should have printable ASCII characters only");
+            flow.reject("key", "should have printable ASCII characters only");
         }
         let parallelism = nullable_number(&mut flow, "parallelism", 1..=MAX_PARALLELISM);
         let per_minute = nullable_number(&mut flow, "per_minute", 1..=MAX_PER_MINUTE);
@@ -471,7 +471,7 @@ impl<'p> CueReader<'p> {
             .flatten()
             .any(|minutes| !(0.0..=MAX_BACKOFF_MINUTES).contains(minutes))
         {
-            retry.reject("backoff_minutes", "minutes should be between 0 and 525600 (a year)");
+            retry.reject("backoff_minutes", "should have pauses of 0 to 525600 minutes (a year)");
         }
         let backoff_seconds = retry.nullable("backoff_seconds", |retry| {
             let pauses = retry.numbers("backoff_seconds", 1..=10)?;
@@ -479,7 +479,7 @@ impl<'p> CueReader<'p> {
             if !pauses.iter().all(is_valid) {
                 retry.reject(
                     "backoff_seconds",
-                    "seconds should be whole numbers from 1 to 86400 (a day)",
+                    "should have pauses of whole seconds, from 1 to 86400",
                 );
             }
             Some(pauses.into_iter().map(|pause| pause as u32).collect())
@@ -559,7 +559,7 @@ pub fn read_schedule(fields: &mut JsonFields<'_>, requires_type: bool) -> Schedu
     let mut cron = fields.string("cron", text.clone());
     let mut every = fields.string("every", text.clone());
     if cron.is_some() && every.is_some() {
-        fields.reject("every", "set either cron or every, and leave the other one out");
+        fields.reject("every", "should be left out beside cron: a schedule has one of the two");
     }
     // The form of crontabs; it is stored as the interval.
     let macro_and_rest =
@@ -602,7 +602,7 @@ fn check_bounds(fields: &mut JsonFields<'_>, patch: &SchedulePatch, is_whole: bo
         let Some(text) = bound.as_ref().and_then(Option::as_ref) else { continue };
         let problem = match parse_instant(text, &zone) {
             Err(error) => error.to_string(),
-            Ok(instant) if instant < EARLIEST => format!("{name} should not be before the year 1"),
+            Ok(instant) if instant < EARLIEST => "should not be before the year 1".to_owned(),
             Ok(_) => continue,
         };
         fields.reject(name, &problem);

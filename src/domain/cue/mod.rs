@@ -346,7 +346,7 @@ impl SchedulePatch {
         let errors = bounds_errors(&schedule);
         if current.is_some() && !errors.is_empty() {
             let errors = errors.into_iter().map(|(field, message)| match field {
-                "end" if self.end.is_none() => invalid_bound("start", "start should be before end"),
+                "end" if self.end.is_none() => invalid_bound("start", "should be before end"),
                 "jitter_seconds" if self.jitter_seconds.is_none() => {
                     let field = if self.every.is_some() { "every" } else { "cron" };
                     invalid_bound(
@@ -392,12 +392,12 @@ pub(in crate::domain::cue) fn bounds_errors(
     let Bounds { start, end, jitter_seconds, .. } = schedule.bounds;
     let mut errors = Vec::new();
     if start.zip(end).is_some_and(|(start, end)| end <= start) {
-        errors.push(("end", "end should be after start"));
+        errors.push(("end", "should be after start"));
     }
     let jitter = SignedDuration::from_secs(jitter_seconds.into());
     if jitter_seconds > 0 && schedule.shortest_distance().is_some_and(|distance| jitter > distance)
     {
-        errors.push(("jitter_seconds", "jitter should be at most the time between two runs"));
+        errors.push(("jitter_seconds", "should be at most the time between two runs"));
     }
     errors
 }

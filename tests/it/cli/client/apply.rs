@@ -344,7 +344,7 @@ fn after_a_refusal_nothing_is_written_unless_apply_keeps_going() {
     write(&home, FILE, &HOME.replace("worker: true, task: report", "url: 'http://nas.lan/'"));
     let refused = home.fails(&["apply", "-f", FILE], 5);
     assert!(
-        refused.starts_with("cued: cues.yaml:9:") && refused.contains("has the transport worker"),
+        refused.starts_with("cued: cues.yaml:9:") && refused.contains("transport: should be worker"),
         "{refused}"
     );
 }

@@ -84,7 +84,7 @@ fn a_channel_without_what_its_service_needs_is_refused_with_all_fields() {
             vec![
                 ("name", "at least 1 character"),
                 ("events.1", "an event should be"),
-                ("tags.0", "a tag should have"),
+                ("tags.0", "should have 1 to 32"),
                 ("quiet.from", "22:00"),
                 ("quiet.timezone", "not a time zone"),
                 ("quiet.x", "Extra inputs"),
