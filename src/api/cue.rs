@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::api::fields::JsonFields;
-use crate::domain::api_error::{FieldError, Refusal};
+use crate::domain::api_error::{ErrorCode, FieldError, Refusal};
 use crate::domain::cue::slug::{SLUG_RULE, Slug};
 use crate::domain::cue::tags::{MAX_TAGS, TAG_RULE, Tags, is_tag};
 use crate::domain::cue::{
@@ -615,15 +615,15 @@ fn check_bounds(fields: &mut JsonFields<'_>, patch: &SchedulePatch, is_whole: bo
 
 /// Checks the URL of another field by the rules of a callback (contract §4.6), and names that field in the error.
 pub fn check_url_of(field: &str, url: &str, policy: &AddressPolicy) -> Result<String, Refusal> {
-    let named = |error: UrlError| {
-        let message = match &error {
-            UrlError::UserInfo => format!(
-                "{field} must not contain a user name or password; remove them: the request is signed, and its \
+    let named = |error: UrlError| match error {
+        UrlError::UserInfo => Refusal::new(
+            ErrorCode::InvalidCallbackUrl,
+            format!(
+                "{field}: must not contain a user name or password; remove them: the request is signed, and its \
                  receiver can verify the signature"
             ),
-            other => other.to_string().replacen("callback.url", field, 1),
-        };
-        Refusal { message: message.into(), ..Refusal::from(error) }
+        ),
+        other => other.of_field(field),
     };
     check_url(url, policy).map(|target| target.url).map_err(named)
 }

@@ -4,6 +4,7 @@
 //!   `NewCue`, `CuePatch`), in `store::cues` and the schema, in `http/openapi.json` and in `docs/reference.md`.
 //! - `fields`: reads the fields of a JSON object and collects all errors, with their sentences.
 //! - `preview`: the schedule of a preview, in the fields of a cue or in words.
+//! - `refusal`: the body of an error.
 //! - `channel`, `test_call`: the fields of a channel, and of a test call of a callback.
 //! - `work`: what workers send and receive: claims, heartbeats, reports of outcomes.
 
@@ -12,5 +13,6 @@ pub mod cue;
 pub mod cue_view;
 pub mod fields;
 pub mod preview;
+pub mod refusal;
 pub mod test_call;
 pub mod work;

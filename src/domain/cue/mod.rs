@@ -337,7 +337,7 @@ impl SchedulePatch {
             (ScheduleKind::Once, ..) => {
                 return Err(incomplete(
                     "at",
-                    "A once schedule needs schedule.at, such as \"2030-01-31T09:00:00Z\"",
+                    "at: is missing; a once schedule needs it, such as \"2030-01-31T09:00:00Z\"",
                 ));
             }
         };
