@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::api::cue::{read_tags, set};
 use crate::api::fields::JsonFields;
 use crate::domain::api_error::{FieldError, LocSegment, Refusal};
-use crate::domain::channel::services::{Setting, SettingKind, service};
+use crate::domain::channel::services::{SERVICES, Service, Setting, SettingKind, service};
 use crate::domain::channel::{
     Channel, ChannelEvents, ChannelFields, ChannelType, EVENT_RULE, MAX_EVENTS, MAX_NAME, Quiet,
     REMIND_RANGE, Repeat, is_event, masked, masked_url, parse_minute,
@@ -55,7 +55,7 @@ pub fn changed_channel(
 ) -> Result<ChannelFields, Refusal> {
     let asked = fields.one_of("type", &ChannelType::WORDS);
     if asked.is_some_and(|asked| asked != stored.channel_type.as_str()) {
-        fields.reject("type", "the type of a channel cannot be changed; make another channel");
+        fields.reject("type", "cannot be changed; make another channel");
     }
     read_fields(fields, stored.clone(), Some(stored), policy)
 }
@@ -102,17 +102,30 @@ fn read_fields(
     ];
     for (field, kind) in kinds {
         if stored.is_some() && !fields.is_absent(field) && fields.any(field).is_none() {
-            fields.reject(
-                field,
-                &format!("should be a {kind}, not null; leave it out to keep the {field}"),
-            );
+            fields.reject(field, &format!("should be a {kind}, not null; leave it out to keep it"));
         }
     }
     set(&mut it.tags, fields.nullable("tags", read_tags).map(Option::unwrap_or_default));
     set(&mut it.quiet, fields.nullable("quiet", read_quiet));
+    forbid_other_settings(&mut fields, it.channel_type);
     fields.forbid_unknown();
     fields.finish().map_err(without_secrets)?;
     Ok(it)
+}
+
+/// Settings that only channels of other types have.
+fn forbid_other_settings(fields: &mut JsonFields<'_>, channel_type: ChannelType) {
+    let has = |service: &Service, name: &str| service.settings.iter().any(|own| own.name == name);
+    let others = SERVICES.iter().filter(|service| service.channel_type != channel_type);
+    for Setting { name, .. } in others.flat_map(|service| service.settings) {
+        let owners = SERVICES.iter().filter(|service| has(service, name));
+        let owners: Vec<&str> = owners.map(|service| service.channel_type.as_str()).collect();
+        let owners = match owners.split_last() {
+            Some((last, others @ [_, ..])) => format!("{} or {last}", others.join(", ")),
+            _ => owners.concat(),
+        };
+        fields.forbid(name, &format!("is only for channels of type {owners}"));
+    }
 }
 
 /// No host gets a secret that was given for another one: with a new host a secret is given too, or removed.
@@ -182,16 +195,17 @@ fn read_setting(
 }
 
 fn url_problem(setting: &Setting, error: &UrlError) -> String {
-    let name = setting.name;
     match error {
         // They repeat a part of a text that is not a URL, and may be the secret itself.
         UrlError::Host(_) | UrlError::InternationalName(_) | UrlError::Port(_)
             if setting.kind == SettingKind::SecretUrl =>
         {
-            format!("{name} has a host or a port that is not valid; correct it")
+            "has a host or a port that is not valid; correct it".to_owned()
         }
-        UrlError::UserInfo => format!("{name} must not contain a user name or password"),
-        other => other.to_string().replacen("callback.url", name, 1),
+        // It may repeat a secret that was meant for another setting.
+        UrlError::Scheme(_) => UrlError::Scheme(None).to_string(),
+        UrlError::UserInfo => "must not contain a user name or password".to_owned(),
+        other => other.to_string(),
     }
 }
 

@@ -422,7 +422,7 @@ impl<'p> CueReader<'p> {
         let mut flow = callback.object("flow")?;
         let key = flow.string("key", 1..=MAX_KEY);
         if key.as_ref().is_some_and(|key| !key.chars().all(|c| c == ' ' || c.is_ascii_graphic())) {
-            flow.reject("key", "key should have printable ASCII characters only");
+            flow.reject("key", "should have printable ASCII characters only");
         }
         let parallelism = nullable_number(&mut flow, "parallelism", 1..=MAX_PARALLELISM);
         let per_minute = nullable_number(&mut flow, "per_minute", 1..=MAX_PER_MINUTE);
@@ -444,7 +444,7 @@ impl<'p> CueReader<'p> {
         set(&mut policy.max_attempts, max_attempts.and_then(|it| u32::try_from(it).ok()));
         let minutes = retry.numbers("backoff_minutes", 1..=10);
         if minutes.iter().flatten().any(|minutes| !(0.0..=MAX_BACKOFF_MINUTES).contains(minutes)) {
-            retry.reject("backoff_minutes", "minutes should be between 0 and 525600 (a year)");
+            retry.reject("backoff_minutes", "should have pauses of 0 to 525600 minutes (a year)");
         }
         // A client that does not know the seconds sends back the minutes that it has read: it does not change them.
         if let Some(minutes) = minutes.filter(|minutes| *minutes != policy.backoff_minutes) {
@@ -457,7 +457,7 @@ impl<'p> CueReader<'p> {
             if !pauses.iter().all(is_valid) {
                 retry.reject(
                     "backoff_seconds",
-                    "seconds should be whole numbers from 1 to 86400 (a day)",
+                    "should have pauses of whole seconds, from 1 to 86400",
                 );
             }
             Some(pauses.into_iter().map(|pause| pause as u32).collect())
@@ -537,15 +537,15 @@ pub fn read_tags(fields: &mut JsonFields<'_>) -> Option<Tags> {
 
 /// Checks the URL of another field by the rules of a callback (contract §4.6), and names that field in the error.
 pub fn check_url_of(field: &str, url: &str, policy: &AddressPolicy) -> Result<String, Refusal> {
-    let named = |error: UrlError| {
-        let message = match &error {
-            UrlError::UserInfo => format!(
-                "{field} must not contain a user name or password; remove them: the request is signed, and its \
+    let named = |error: UrlError| match error {
+        UrlError::UserInfo => Refusal::new(
+            ErrorCode::InvalidCallbackUrl,
+            format!(
+                "{field}: must not contain a user name or password; remove them: the request is signed, and its \
                  receiver can verify the signature"
             ),
-            other => other.to_string().replacen("callback.url", field, 1),
-        };
-        Refusal { message: message.into(), ..Refusal::from(error) }
+        ),
+        other => other.of_field(field),
     };
     check_url(url, policy).map(|target| target.url).map_err(named)
 }

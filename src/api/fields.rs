@@ -424,6 +424,14 @@ impl<'a> JsonFields<'a> {
         unknown.take(MAX_NAMES).map(Cow::into_owned).collect()
     }
 
+    /// Refuses a field that no method has read, for a reason of its own.
+    pub fn forbid(&mut self, name: &'static str, reason: &str) {
+        if !self.known.contains(&name) && !self.is_absent(name) {
+            self.errors.add("extra_forbidden", self.at(name), reason, name.into());
+        }
+        self.known.push(name);
+    }
+
     pub fn forbid_unknown(&self) {
         for name in self.unknown() {
             let mut loc = self.loc.clone();

@@ -3,6 +3,7 @@
 //! - `cue`, `schedule`, `cue_view`: the fields of a cue in requests, and in responses. CONTRIBUTING says how one is added.
 //! - `fields`: reads the fields of a JSON object and collects all errors, with their sentences.
 //! - `preview`: the schedule of a preview, in the fields of a cue or in words.
+//! - `refusal`: the body of an error.
 //! - `channel`, `test_call`: the fields of a channel, and of a test call of a callback.
 //! - `work`: what workers send and receive: claims, heartbeats, reports of outcomes.
 
@@ -11,6 +12,7 @@ pub mod cue;
 pub mod cue_view;
 pub mod fields;
 pub mod preview;
+pub mod refusal;
 pub mod schedule;
 pub mod test_call;
 pub mod work;

@@ -31,7 +31,7 @@ pub fn preview_schedule(
         if timezone.is_some() {
             fields.reject(
                 "timezone",
-                "the time zone of a schedule is schedule.timezone; this one is for text",
+                "is the time zone of text; that of a schedule is schedule.timezone",
             );
         }
         let mut schedule = fields.required_object("schedule")?;
@@ -42,7 +42,7 @@ pub fn preview_schedule(
         }));
     }
     if fields.any("schedule").is_some() {
-        fields.reject("schedule", "set either text or schedule, and leave the other one out");
+        fields.reject("schedule", "should be left out beside text");
     }
     let text = text?;
     let understood = Zone::find(timezone.as_deref().unwrap_or("UTC"))

@@ -76,7 +76,7 @@ impl GivenRule {
     fn read(fields: &mut JsonFields<'_>) -> Self {
         let (mut cron, mut every) = (text(fields, "cron"), text(fields, "every"));
         if cron.is_some() && every.is_some() {
-            fields.reject("every", "set either cron or every, and leave the other one out");
+            fields.reject("every", "should be left out beside cron: a schedule has one of the two");
         }
         // The form of crontabs; it is stored as the interval.
         let macro_and_rest =
@@ -142,7 +142,7 @@ impl GivenRule {
             (ScheduleKind::Once, ..) => {
                 return Err(incomplete(
                     "at",
-                    "A once schedule needs schedule.at, such as \"2030-01-31T09:00:00Z\"",
+                    "at: is missing; a once schedule needs it, such as \"2030-01-31T09:00:00Z\"",
                 ));
             }
         };
@@ -162,9 +162,7 @@ fn read_bounds(
         let Some(given) = fields.nullable(name, |fields| text(fields, name)) else { continue };
         let problem = match given.as_deref().map(|text| parse_instant(text, zone)).transpose() {
             Err(error) => error.to_string(),
-            Ok(Some(instant)) if instant < EARLIEST => {
-                format!("{name} should not be before the year 1")
-            }
+            Ok(Some(instant)) if instant < EARLIEST => "should not be before the year 1".to_owned(),
             Ok(instant) => {
                 *bound = instant;
                 continue;
@@ -184,7 +182,7 @@ fn reject_contradictions(fields: &mut JsonFields<'_>, schedule: &Schedule) {
     for (name, message) in bounds_errors(schedule) {
         match name {
             "end" if fields.any("end").is_none() => {
-                fields.reject("start", "start should be before end");
+                fields.reject("start", "should be before end");
             }
             "jitter_seconds" if fields.any("jitter_seconds").is_none() => {
                 let name = if fields.any("every").is_some() { "every" } else { "cron" };

@@ -64,8 +64,7 @@ impl Heartbeat {
         let handlers = fields.required_strings("handlers", 0..=100, 0..=255).unwrap_or_default();
         let bytes = json!(handlers).to_string().len();
         if let Some(limit) = max_bytes.filter(|limit| bytes > *limit) {
-            let message =
-                format!("handlers should have at most {limit} bytes as JSON; it has {bytes}");
+            let message = format!("should have at most {limit} bytes as JSON, not {bytes}");
             fields.reject("handlers", &message);
         }
         fields.finish()?;
@@ -95,7 +94,7 @@ pub fn read_evidence(fields: &mut JsonFields<'_>) -> Evidence {
                 fields.reject(
                     name,
                     &format!(
-                        "send an absolute http or https URL of at most {MAX_RESULT_URL} characters"
+                        "should be an absolute http or https URL of at most {MAX_RESULT_URL} characters"
                     ),
                 );
             }
@@ -104,17 +103,15 @@ pub fn read_evidence(fields: &mut JsonFields<'_>) -> Evidence {
     }
     if let Some(artifacts) = fields.list(ARTIFACTS, 0..=MAX_ARTIFACTS) {
         if is_too_long_as_artifacts(artifacts) {
-            fields.reject(
-                ARTIFACTS,
-                &format!("artifacts should have at most {MAX_TEXT_BYTES} bytes of JSON"),
-            );
+            fields
+                .reject(ARTIFACTS, &format!("should have at most {MAX_TEXT_BYTES} bytes of JSON"));
         }
         if let Some(index) = first_bad_artifact_url(artifacts) {
             fields.reject(
                 ARTIFACTS,
                 &format!(
-                    "artifacts[{index}].url should be an absolute http or https URL of at most \
-                     {MAX_RESULT_URL} characters"
+                    "should have absolute http or https URLs of at most {MAX_RESULT_URL} characters, also \
+                     in item {index}"
                 ),
             );
         }
@@ -129,7 +126,7 @@ pub fn read_bounded_text(fields: &mut JsonFields<'_>, name: &'static str) -> Opt
     let text = fields.string_with_nuls(name, 0..=MAX_TEXT_BYTES)?;
     let stored = storable(&text);
     if stored.is_none() {
-        fields.reject(name, &format!("text should have at most {MAX_TEXT_BYTES} bytes of UTF-8"));
+        fields.reject(name, &format!("should have at most {MAX_TEXT_BYTES} bytes of UTF-8"));
     }
     stored
 }

@@ -117,10 +117,7 @@ pub fn refused(message: impl Into<String>) -> CliError {
 
 /// A text that is no email address, and why.
 pub fn bad_email(text: &str, error: EmailError) -> CliError {
-    let reason = error.to_string();
-    let mut chars = reason.chars();
-    let first = chars.next().map(|first| first.to_ascii_lowercase()).into_iter();
-    usage(format!("{text:?}: {}", first.chain(chars).collect::<String>()))
+    usage(format!("{text:?}: {error}"))
 }
 
 /// What to do about a schedule that the shell has split into `words`. `flag` may be empty.

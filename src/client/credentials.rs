@@ -11,7 +11,7 @@ use thiserror::Error as ThisError;
 use url::{Host, Url};
 
 use crate::domain::account::credentials::may_contain_secret;
-use crate::domain::webhook::address_policy::{AddressPolicy, AllowRule};
+use crate::domain::webhook::callback::is_local;
 
 /// The server of a command that names none: `cued serve` with its default address.
 pub const DEFAULT_URL: &str = "http://127.0.0.1:8000";
@@ -212,10 +212,6 @@ impl Target {
     }
 }
 
-/// Ends of names that only a local network knows. Certificates for them are rare.
-const LOCAL_SUFFIXES: [&str; 6] =
-    [".localhost", ".local", ".lan", ".home", ".internal", ".home.arpa"];
-
 /// The base URL for requests. Without a scheme it is `http` for a local name or address, else `https`.
 /// Errors: a message that repeats nothing that may be a key.
 pub fn server_url(text: &str) -> Result<String, String> {
@@ -234,7 +230,11 @@ pub fn server_url(text: &str) -> Result<String, String> {
         parse(text)?
     } else {
         let url = parse(&format!("http://{text}"))?;
-        if is_local(&url) { url } else { parse(&format!("https://{text}"))? }
+        if url.host_str().is_some_and(|host| is_local(host.trim_matches(['[', ']']))) {
+            url
+        } else {
+            parse(&format!("https://{text}"))?
+        }
     };
     if !matches!(url.scheme(), "http" | "https") {
         let scheme = url.scheme();
@@ -269,19 +269,6 @@ pub fn is_loopback(url: &str) -> bool {
         Some(Host::Ipv4(address)) => address.is_loopback(),
         Some(Host::Ipv6(address)) => address.is_loopback(),
         Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
-        None => false,
-    }
-}
-
-fn is_local(url: &Url) -> bool {
-    let policy = AddressPolicy::new(&[AllowRule::Private, AllowRule::Loopback]);
-    match url.host() {
-        Some(Host::Ipv4(address)) => policy.allows(address.into()),
-        Some(Host::Ipv6(address)) => policy.allows(address.into()),
-        Some(Host::Domain(name)) => {
-            let name = name.trim_end_matches('.');
-            !name.contains('.') || LOCAL_SUFFIXES.iter().any(|suffix| name.ends_with(suffix))
-        }
         None => false,
     }
 }

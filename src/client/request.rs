@@ -300,18 +300,6 @@ impl RefusedRequest {
         }))
     }
 
-    /// Describes each refused field by the text that `reword` makes of its entry of `detail`. If it has none for one of
-    /// them, the words of the server stay.
-    pub fn reword(&mut self, reword: impl Fn(&Value) -> Option<String>) {
-        let details = self.body["detail"].as_array().filter(|details| !details.is_empty());
-        let texts: Option<Vec<String>> =
-            details.and_then(|details| details.iter().map(reword).collect());
-        self.reworded = texts.map(|texts| match &texts[..] {
-            [text] => text.clone(),
-            _ => format!("several things are wrong:\n  {}", texts.join("\n  ")),
-        });
-    }
-
     pub fn say(&mut self, text: String) {
         self.reworded = Some(text);
     }

@@ -14,16 +14,17 @@ use hyper::body::{Body, Bytes};
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use jiff::Timestamp;
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::sync::watch;
 use uuid::Uuid;
 
 use crate::api::fields::JsonFields;
+use crate::api::refusal::error_body;
 use crate::app::App;
 use crate::domain::account::credentials::{may_contain_secret, sha256};
 use crate::domain::account::rate_limit::RateLimitStatus;
 use crate::domain::account::user::Caller;
-use crate::domain::api_error::{ErrorCode, FieldError, LocSegment, Refusal};
+use crate::domain::api_error::{ErrorCode, FieldError, Refusal};
 use crate::domain::ids::ExecutionId;
 use crate::domain::json::{self, JsonError, JsonStr, JsonText};
 use crate::error::{Error, Result};
@@ -181,13 +182,13 @@ impl Request {
         let in_header =
             self.headers.get(KEY_HEADER).map(|value| value.to_str().unwrap_or_default());
         if in_header.is_some_and(|key| !(1..=MAX_KEY).contains(&key.len())) {
-            let reason = "an Idempotency-Key has 1 to 255 visible ASCII characters";
+            let reason = "should have 1 to 255 visible ASCII characters";
             return Err(invalid_value(["header", KEY_HEADER], reason, Value::Null));
         }
         if let (Some(header), Some(body)) = (in_header, &in_body)
             && header != body
         {
-            let reason = "it differs from the header Idempotency-Key; send only one of the two";
+            let reason = "differs from the header Idempotency-Key; send only one of the two";
             return Err(invalid_value(["body", KEY_FIELD], reason, body.as_str().into()));
         }
         let Some(key) = in_header.map(str::to_owned).or(in_body) else { return Ok(None) };
@@ -200,7 +201,7 @@ impl Request {
 pub fn read_idempotency_key(fields: &mut JsonFields<'_>) -> Option<String> {
     let key = fields.string(KEY_FIELD, 1..=MAX_KEY)?;
     if !key.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
-        fields.reject(KEY_FIELD, "an idempotency_key has 1 to 255 visible ASCII characters");
+        fields.reject(KEY_FIELD, "should have 1 to 255 visible ASCII characters");
     }
     Some(key)
 }
@@ -450,19 +451,11 @@ impl Response {
     }
 
     fn from_refusal(refusal: &Refusal, docs: Option<&str>) -> Self {
-        let (code, status) = refusal.code.text_and_status();
-        let mut body =
-            json!({"error": {"code": code, "message": refusal.message, "status": status}});
-        if refusal.code == ErrorCode::ValidationError {
-            body["detail"] = refusal.problems.iter().map(detail).collect();
-        }
-        if let Some(part) = &refusal.schedule_part {
-            body["error"]["field"] = part.field.into();
-            body["error"]["span"] = part.span.map(|(from, to)| [from, to]).into();
-        }
+        let mut body = error_body(refusal);
         if let (Some(base), Some(path)) = (docs, refusal.code.docs_path()) {
             body["error"]["docs_url"] = format!("{base}{path}").into();
         }
+        let (_, status) = refusal.code.text_and_status();
         let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let mut response = Self::json(status, body.to_string());
         if let Some(seconds) = refusal.retry_after {
@@ -495,18 +488,6 @@ pub fn to_refusal(error: Error, request_id: &str) -> Refusal {
             )
         }
     }
-}
-
-fn detail(problem: &FieldError) -> Value {
-    let loc: Vec<Value> = problem
-        .loc
-        .iter()
-        .map(|segment| match segment {
-            LocSegment::Field(name) => name.as_ref().into(),
-            LocSegment::Index(index) => (*index).into(),
-        })
-        .collect();
-    json!({"type": problem.kind, "loc": loc, "msg": problem.msg, "input": problem.input})
 }
 
 #[cfg(test)]

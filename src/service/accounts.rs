@@ -151,7 +151,7 @@ pub fn create_key(
 /// Errors: `invalid_api_key` when the key was revoked in the meantime, `invalid_state` by a session.
 pub fn regenerate_key(app: &App, caller: &Caller) -> Result<Pending<ApiKey>> {
     let Credential::ApiKey { hash: old, .. } = caller.credential else {
-        let message = "A session has no API key to replace: make a key with POST /v1/auth/keys, and revoke the old one";
+        let message = "A session has no API key to replace: make a key, and revoke the old one";
         return Err(Error::refused(ErrorCode::InvalidState, message));
     };
     let (now, id) = (app.clock.now(), random_id()?);

@@ -249,8 +249,7 @@ impl FileOrigin {
             return Ok(());
         }
         let message = format!(
-            "The cue {} was made by hand, or from a file with another namespace: use another slug, or set adopt to \
-             change it all the same",
+            "The cue {} was made by hand, or from a file with another namespace: use another slug, or adopt it",
             cue.id
         );
         Err(Error::refused(ErrorCode::SlugTaken, message))

@@ -407,8 +407,8 @@ fn insert_alert(
 /// In no list and no event. Refused with `invalid_state` without a URL, and if many alerts wait to be sent there.
 pub fn enqueue_test(tx: &WriteTx<'_>, user_key: UserKey, id: String, now: Timestamp) -> Result<()> {
     let Some(url) = alerts::alert_url(tx, user_key)? else {
-        let message = "The account has no alert webhook to test; set one with PATCH /v1/auth/me \
-                       {\"alert_webhook_url\": \"https://…\"}";
+        let message =
+            "The account has no alert webhook to test: set the account's alert_webhook_url";
         return Err(Error::refused(ErrorCode::InvalidState, message));
     };
     let kind = TEST_KIND;

@@ -50,9 +50,8 @@ pub fn update_user(app: &App, id: String, change: UserChange, now: Timestamp) ->
 
 /// Errors: `user_not_found`.
 pub fn find_user(read: &ReadTx<'_>, id: &str) -> Result<User> {
-    users::find_by_id(read, id)?.ok_or_else(|| {
-        Error::refused(ErrorCode::UserNotFound, "User not found; GET /v1/admin/users lists them")
-    })
+    users::find_by_id(read, id)?
+        .ok_or_else(|| Error::refused(ErrorCode::UserNotFound, "User not found"))
 }
 
 /// Errors: `invalid_state` if the flags of the server fix it.

@@ -184,10 +184,7 @@ pub fn end_others(app: &App, caller: &Caller) -> Pending<usize> {
 }
 
 pub fn session_not_found() -> Error {
-    Error::refused(
-        ErrorCode::SessionNotFound,
-        "Session not found; GET /v1/auth/sessions lists those of the account",
-    )
+    Error::refused(ErrorCode::SessionNotFound, "Session not found")
 }
 
 fn invalid_key() -> Error {

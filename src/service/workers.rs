@@ -36,7 +36,7 @@ pub fn record_heartbeat(
         {
             let message = format!(
                 "The account has {limit} workers that are alive, which is the limit: let workers keep their worker_id \
-                 across restarts, or remove one with DELETE /v1/workers/{{worker_id}}"
+                 across restarts, or remove one"
             );
             return Err(Error::refused(ErrorCode::WorkerLimitExceeded, message));
         }

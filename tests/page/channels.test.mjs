@@ -101,15 +101,15 @@ test("a change sends what was changed: a masked secret stays at the server", () 
 test("problems of the API stand at their fields, others above the form", () => {
   const at = (...loc) => (msg) => ({ loc: ["body", ...loc], msg });
   const found = problemsOf(spoken({ problems: [
-    at("url")("Value error, url points to 127.0.0.1, a loopback address"), at("token")("Field required"),
+    at("url")("Value error, points to 127.0.0.1, a loopback address"), at("token")("Field required"),
     at("quiet", "to")("Value error, should differ from `from`"), at("quiet")("Input should be an object"),
-    at("events", 1)("Value error, an event should be execution.failed"), at("tags", 0)("Value error, a tag"),
+    at("events", 1)("Value error, should be execution.failed"), at("tags", 0)("Value error, should have 1 to 32"),
     at("color")("Extra inputs are not permitted"),
   ] }), "ntfy");
   assert.deepEqual(found, { problems: {
     url: "Points to 127.0.0.1, a loopback address", token: "This field is required",
     quietTo: "Must differ from the start", quietFrom: "Must be a JSON object: { … }",
-    events: "An event should be execution.failed", tags: "A tag",
+    events: "Should be execution.failed", tags: "Should have 1 to 32",
   }, rest: ["color: This field is not known"] });
   assert.deepEqual(problemsOf({ problems: [at("token")("Field required")] }, "slack").rest,
     ["token: Field required"], "slack has no token");

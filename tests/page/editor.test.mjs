@@ -295,15 +295,15 @@ test("refusals with a code stand at their field, a blocked address with its flag
     "end: no run is left before 2026-01-05T09:05:00Z; use a later end, or null", { field: "end" })),
   { end: "No run is left before 2026-01-05T09:05:00Z; use a later end, or none" });
   assert.deepEqual(Object.keys(field(refusal("invalid_timezone", "x"))), ["zone"]);
-  assert.deepEqual(Object.keys(field(refusal("invalid_callback", "callback.headers must not set Host"))),
+  assert.deepEqual(Object.keys(field(refusal("invalid_callback", "callback.headers: must not set Host"))),
     ["headers"]);
   assert.deepEqual(Object.keys(field(refusal("invalid_callback", "callback.method: X"))), ["method"]);
   assert.deepEqual(field(refusal("invalid_json",
     "The JSON cannot be read: a number is too large for a double (line 1, column 314)")),
     { payload: "A number is too large for a double" });
   const blocked = "points to 10.0.0.1, a private address, which callbacks may not reach";
-  assert.equal(field(refusal("invalid_callback_url", `callback.url ${blocked}`)).url, `The URL ${blocked}`);
-  assert.ok(field(refusal("invalid_callback_url", `on_failure.webhook ${blocked}`)).failureUrl);
+  assert.equal(field(refusal("invalid_callback_url", `callback.url: ${blocked}`)).url, `Points${blocked.slice(6)}`);
+  assert.ok(field(refusal("invalid_callback_url", `on_failure.webhook: ${blocked}`)).failureUrl);
   assert.deepEqual(problemsOf(refusal("cue_limit_exceeded", "The plan has 10 cues.")).rest,
     ["The plan has 10 cues."]);
 });

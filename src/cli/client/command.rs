@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::cli::client::arguments::{Moment, fetch, find_channel, find_run};
 use crate::cli::client::context::{ClientArgs, Context, SERVER_URL, target};
 use crate::cli::client::cues::{FoundCue, find};
-use crate::cli::client::reworded::reworded;
+use crate::cli::client::refusals::{Fault, reworded};
 use crate::cli::client::words::{in_words, of_words};
 use crate::cli::error::{CliError, usage};
 use crate::cli::output::table::{Cell, ColumnRule, Table, duration, relative, status, text_of};
@@ -37,14 +37,13 @@ pub trait ClientAction {
 fn run(
     args: &ClientArgs,
     target: Result<Target, CliError>,
-    given: &dyn Fn(&str) -> Option<(String, String)>,
+    name: &dyn Fn(&Fault) -> Option<String>,
     work: impl FnOnce(&Context) -> Result<(), CliError>,
 ) -> Result<(), CliError> {
     let context = target.and_then(|target| Context::new(args, target));
     args.warn_of_unknown_zone()?;
-    let result = context.and_then(|context| {
-        work(&context).map_err(|error| reworded(error, &context.target, given))
-    });
+    let result = context
+        .and_then(|context| work(&context).map_err(|error| reworded(error, &context.target, name)));
     result.map_err(
         |error| if args.format().is_ok_and(Format::is_json) { error.into_json() } else { error },
     )
@@ -228,7 +227,7 @@ pub fn entry(
 pub fn action<A: Args + ClientAction>(name: &'static str, help: &'static str) -> Entry {
     let work = Work::Action(|args, matches| {
         let action = A::from_arg_matches(matches).map_err(|error| usage(error.to_string()))?;
-        run(args, action.target(args), &|name| flag_given(&[], matches, name), |context| {
+        run(args, action.target(args), &|fault| flag_of(fault, &[], matches), |context| {
             action.run(context)
         })
     });
@@ -310,7 +309,7 @@ pub fn run_one(
     if let Work::Action(run) = entry.work {
         return run(&args, matches);
     }
-    run(&args, target(&args), &|name| flag_given(&entry.parts, matches, name), |context| {
+    run(&args, target(&args), &|fault| flag_of(fault, &entry.parts, matches), |context| {
         let call = Call::new(context, &entry, matches)?;
         match entry.work {
             Work::Request(line, view) => call.request_and_print(line, view),
@@ -320,31 +319,25 @@ pub fn run_one(
     })
 }
 
-/// The flag of the command line with this name, or that sets this field of the query, and its value.
-fn flag_given(
-    parts: &[(String, Part)],
-    matches: &ArgMatches,
-    name: &str,
-) -> Option<(String, String)> {
+/// The flag of the command line that sets the field of a fault.
+fn flag_of(fault: &Fault, parts: &[(String, Part)], matches: &ArgMatches) -> Option<String> {
+    let field = fault.path();
     let sets = |part: &Part| match part {
-        Part::Query(field)
-        | Part::QueryWords(field)
-        | Part::QueryCue(field)
-        | Part::QueryMoment(field)
-        | Part::QuerySwitch(field, _) => *field == name,
+        Part::Query(name)
+        | Part::QueryWords(name)
+        | Part::QueryCue(name)
+        | Part::QueryMoment(name)
+        | Part::QuerySwitch(name, _) => *name == field,
         _ => false,
     };
-    let id = parts.iter().find(|(_, part)| sets(part)).map_or(name, |(id, _)| id);
-    if !matches.ids().any(|known| known == id)
-        || matches.value_source(id) != Some(ValueSource::CommandLine)
-    {
-        return None;
+    if let Some((id, _)) = parts.iter().find(|(_, part)| sets(part)) {
+        return Some(format!("--{id}"));
     }
-    let value = matches.get_raw(id).into_iter().flatten().next();
-    Some((
-        id.to_owned(),
-        value.map(|value| value.to_string_lossy().into_owned()).unwrap_or_default(),
-    ))
+    let has = |id: &str| matches.try_contains_id(id).is_ok();
+    let is_given = |id: &str| has(id) && matches.value_source(id) == Some(ValueSource::CommandLine);
+    // What is missing, and what the command adds, has its flag too, unless a text may have the field.
+    let is_of_text = ["fields", "field", "edit"].into_iter().any(is_given);
+    fault.flag(is_given).or_else(|| fault.flag(has).filter(|_| !is_of_text))
 }
 
 pub struct Call<'a> {

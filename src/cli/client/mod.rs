@@ -6,7 +6,7 @@ pub mod commands;
 pub mod context;
 pub mod cues;
 pub mod live_output;
-pub mod reworded;
+pub mod refusals;
 mod words;
 
 use clap::{Arg, ArgMatches, Command, FromArgMatches, Subcommand};

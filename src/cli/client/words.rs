@@ -59,34 +59,6 @@ pub fn message_of(object: &Value) -> String {
     if message == LIMIT_EXCEEDED { in_words(&message) } else { message }
 }
 
-/// No other command sets it.
-pub const SET_ALERT_WEBHOOK: &str = "`cued api PATCH auth/me -f alert_webhook_url=URL`";
-
-/// A message of the API, which calls a run an execution.
-pub fn with_runs(message: &str) -> String {
-    let words = [
-        ("Cue not found", "no cue has this id"),
-        (
-            "A worker execution sends no request; read it with ?payload=json for its payload",
-            "a run of a worker sends no request; `cued run show` has its payload",
-        ),
-        (
-            "Session not found; GET /v1/auth/sessions lists those of the account",
-            "no session has this id; `cued account sessions` lists them",
-        ),
-        ("Execution not found", "no run has this id"),
-        ("this execution", "this run"),
-        ("a worker execution", "the run of a worker"),
-        ("The execution ", "The run "),
-        ("the execution ", "the run "),
-        ("No execution ", "No run "),
-        ("PATCH /v1/auth/me {\"alert_webhook_url\": \"https://…\"}", SET_ALERT_WEBHOOK),
-        ("PATCH /v1/auth/me {\"alert_webhook_url\": …}", SET_ALERT_WEBHOOK),
-        ("sets with on_failure.email whether", "sets with --on-failure whether"),
-    ];
-    words.iter().fold(message.to_owned(), |text, (api, own)| text.replace(api, own))
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -108,9 +80,5 @@ mod tests {
             assert_eq!(in_words(word), text);
             assert_eq!((of_words(text).as_str(), of_words(word).as_str()), (word, word));
         }
-        assert_eq!(
-            with_runs("The execution has ended: see execution.failed"),
-            "The run has ended: see execution.failed"
-        );
     }
 }

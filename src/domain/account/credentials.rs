@@ -85,7 +85,7 @@ impl WebhookSecret {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Email(String);
 
-/// Why a text is no email address.
+/// Why a text is no email address, as the end of a sentence about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct EmailError(&'static str);
@@ -95,17 +95,17 @@ impl Email {
         let address = text.trim().to_lowercase();
         let (local, domain) = address.split_once('@').unwrap_or_default();
         let problem = if address.is_empty() {
-            "The email address is empty"
+            "is empty"
         } else if address.len() > MAX_EMAIL_BYTES {
-            "The email address is longer than 254 bytes"
+            "is longer than 254 bytes"
         } else if address.contains(is_forbidden) {
-            "The email address contains a character that is not allowed"
+            "contains a character that is not allowed"
         } else if address.matches('@').count() != 1 {
-            "An email address has exactly one @"
+            "should have exactly one @"
         } else if local.is_empty() {
-            "The email address has nothing before the @"
+            "has nothing before the @"
         } else if domain.split('.').any(str::is_empty) {
-            "The email address has no valid domain after the @"
+            "has no valid domain after the @"
         } else {
             return Ok(Self(address));
         };

@@ -238,7 +238,7 @@ fn other_transport(stored: Transport, wanted: Transport) -> Refusal {
         kind: "value_error",
         loc: vec!["body".into(), "transport".into()],
         msg: format!(
-            "Value error, the cue with this slug has the transport {}, which cannot be changed: delete it first, or use \
+            "Value error, should be {}, that of the cue with this slug, which cannot be changed: delete it first, or use \
              another slug",
             stored.as_str()
         ),

@@ -8,10 +8,11 @@ use crate::domain::text::is_label;
 /// Characters of a namespace, and of a name in it.
 const MAX_PART: usize = 63;
 
-pub const SLUG_RULE: &str = "a slug should have 1 to 63 of a-z, 0-9, '.', '_' and '-', begin with a letter or a digit, \
+pub const SLUG_RULE: &str = "should have 1 to 63 of a-z, 0-9, '.', '_' and '-', begin with a letter or a digit, \
     and may have a namespace of the same form before a slash";
 
-pub const NAMESPACE_RULE: &str = "a namespace should have 1 to 63 of a-z, 0-9, '.', '_' and '-', and begin with a letter or a digit";
+pub const NAMESPACE_RULE: &str =
+    "should have 1 to 63 of a-z, 0-9, '.', '_' and '-', and begin with a letter or a digit";
 
 /// `backup`, or `home/backup` in the namespace `home`. The slug of a cue is unique in its account.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,9 +65,7 @@ impl SlugFilter {
         namespace: Option<&str>,
     ) -> Result<Option<Self>, (&'static str, &'static str)> {
         match (slug, namespace) {
-            (Some(_), Some(_)) => {
-                Err(("namespace", "set either slug or namespace, and leave the other one out"))
-            }
+            (Some(_), Some(_)) => Err(("namespace", "should be left out beside slug")),
             (Some(slug), None) => {
                 Slug::parse(slug).map(Self::Slug).map(Some).ok_or(("slug", SLUG_RULE))
             }

@@ -135,8 +135,9 @@ pub enum ScheduleError {
         problem = .1
     )]
     BadInstant(String, &'static str),
+    /// The instant in the time zone of the schedule.
     #[error("at: {0} is not in the future; use a later instant")]
-    NotInFuture(Timestamp),
+    NotInFuture(String),
 }
 
 impl Schedule {
@@ -181,6 +182,14 @@ impl Schedule {
         Ok(Self::new(ScheduleRule::Once(at), zone, CatchUp::default()))
     }
 
+    fn not_in_future(&self, at: Timestamp) -> ScheduleError {
+        let offset = self.zone.offset(at);
+        ScheduleError::NotInFuture(match offset.is_zero() {
+            true => at.to_string(),
+            false => at.display_with_offset(offset).to_string(),
+        })
+    }
+
     /// The first run of a schedule that starts at `now`.
     /// Errors: no run follows: the instant is not in the future, or the cron expression no longer matches.
     pub fn first_run(&self, now: Timestamp) -> Result<Timestamp, ScheduleError> {
@@ -188,10 +197,10 @@ impl Schedule {
         if let ScheduleRule::Once(at) = &self.rule
             && *at <= now
         {
-            return Err(ScheduleError::NotInFuture(*at));
+            return Err(self.not_in_future(*at));
         }
         self.next_after(now).ok_or_else(|| match (&self.rule, self.bounds.end) {
-            (ScheduleRule::Once(at), _) => ScheduleError::NotInFuture(*at),
+            (ScheduleRule::Once(at), _) => self.not_in_future(*at),
             (_, Some(end)) => ScheduleError::Ended(end),
             (ScheduleRule::Recurring(cron), None) => {
                 ScheduleError::NeverMatches(cron.day_of_month_span())

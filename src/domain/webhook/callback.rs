@@ -10,7 +10,7 @@ use url::{Host, ParseError};
 
 use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::domain::text::word_enum;
-use crate::domain::webhook::address_policy::{AddressClass, AddressPolicy, classify};
+use crate::domain::webhook::address_policy::{AddressClass, AddressPolicy, AllowRule, classify};
 use crate::domain::webhook::flow::{Flow, key_hash};
 
 pub const MAX_URL: usize = 2048;
@@ -70,7 +70,9 @@ word_enum! {
 impl Method {
     pub fn from_request(text: &str) -> Result<Self, Refusal> {
         Self::parse(&text.to_ascii_uppercase()).ok_or_else(|| {
-            invalid(format!("callback.method is `{text}`; use POST, PUT, PATCH, GET or DELETE"))
+            invalid(format!(
+                "callback.method: `{text}` is not allowed; use POST, PUT, PATCH, GET or DELETE"
+            ))
         })
     }
 
@@ -84,7 +86,7 @@ pub fn check_headers(headers: &[(String, String)]) -> Result<(), Refusal> {
     if headers.len() > MAX_HEADERS {
         let count = headers.len();
         return Err(invalid(format!(
-            "callback.headers has {count} headers; at most {MAX_HEADERS} are allowed"
+            "callback.headers: has {count} headers; at most {MAX_HEADERS} are allowed"
         )));
     }
     let is_printable = |byte: u8| byte == b'\t' || (b' '..=b'~').contains(&byte);
@@ -94,20 +96,20 @@ pub fn check_headers(headers: &[(String, String)]) -> Result<(), Refusal> {
         let is_name = (1..=MAX_HEADER_NAME).contains(&name.len()) && name.bytes().all(is_name_byte);
         let problem = if !is_name {
             format!(
-                "callback.headers has {name:?}, which is not a header name; \
+                "callback.headers: has {name:?}, which is not a header name; \
                  use 1 to {MAX_HEADER_NAME} letters, digits and hyphens"
             )
         } else if is_reserved_header(name) {
             format!(
-                "callback.headers must not set {name}, which the delivery sets itself; leave it out"
+                "callback.headers: must not set {name}, which the delivery sets itself; leave it out"
             )
         } else if value.len() > MAX_HEADER_VALUE || !value.bytes().all(is_printable) {
             format!(
-                "callback.headers.{name} has a value that cannot be sent; \
+                "callback.headers.{name}: has a value that cannot be sent; \
                  use at most {MAX_HEADER_VALUE} printable ASCII characters, with no line break"
             )
         } else if is_repeated {
-            format!("callback.headers has {name} twice, ignoring case; remove one of them")
+            format!("callback.headers: has {name} twice, ignoring case; remove one of them")
         } else {
             continue;
         };
@@ -161,31 +163,37 @@ pub struct CallbackTarget {
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UrlError {
-    #[error("callback.url is longer than {MAX_URL} bytes")]
+    #[error("is longer than {MAX_URL} bytes")]
     TooLong,
-    #[error("callback.url contains {0:?}; percent-encode it")]
+    #[error("contains {0:?}; percent-encode it")]
     Character(char),
-    #[error("callback.url must be absolute and begin with http:// or https://")]
-    Scheme,
-    #[error(
-        "callback.url must not contain a user name or password; put credentials into callback.headers"
-    )]
+    /// The text with a scheme, if that is a URL.
+    #[error("must be absolute and begin with http:// or https://{}", meant(.0.as_deref()))]
+    Scheme(Option<String>),
+    #[error("must not contain a user name or password; put credentials into callback.headers")]
     UserInfo,
-    #[error("callback.url has no host")]
+    #[error("has no host")]
     NoHost,
-    #[error("callback.url has the host `{0}`, which is neither a name nor an address; correct it")]
+    #[error("has the host `{0}`, which is neither a name nor an address; correct it")]
     Host(String),
     /// A name beyond ASCII, or in its `xn--` form, that UTS 46 does not allow.
     #[error(
-        "callback.url has the host `{0}`, which is not a valid internationalized name (UTS 46); \
+        "has the host `{0}`, which is not a valid internationalized name (UTS 46); \
          correct it, or write its xn-- form"
     )]
     InternationalName(String),
-    #[error("callback.url has the port `{0}`, which is not 1 to 65535")]
+    #[error("has the port `{0}`, which is not 1 to 65535")]
     Port(String),
     /// An address, or a name of this machine, that the policy blocks.
-    #[error("callback.url points to {0}, {1}")]
+    #[error("points to {0}, {1}")]
     Blocked(String, String),
+}
+
+impl UrlError {
+    /// The refusal of a URL in the field with this path.
+    pub fn of_field(&self, field: &str) -> Refusal {
+        Refusal::new(ErrorCode::InvalidCallbackUrl, format!("{field}: {self}"))
+    }
 }
 
 /// Checks the form of a callback URL, and whether the policy allows its host if that is an address or `localhost`.
@@ -202,11 +210,12 @@ impl CallbackTarget {
         if url.len() > MAX_URL {
             return Err(UrlError::TooLong);
         }
-        let (scheme, rest) = url.split_once("://").ok_or(UrlError::Scheme)?;
+        let (scheme, rest) =
+            url.split_once("://").ok_or_else(|| UrlError::Scheme(with_scheme(url)))?;
         let https = match scheme {
             _ if scheme.eq_ignore_ascii_case("http") => false,
             _ if scheme.eq_ignore_ascii_case("https") => true,
-            _ => return Err(UrlError::Scheme),
+            _ => return Err(UrlError::Scheme(None)),
         };
         let (authority, tail) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
         if authority.contains('@') {
@@ -318,6 +327,33 @@ fn parse_host(text: &str) -> Result<Host, UrlError> {
     }
 }
 
+/// The text with the scheme that its host probably has.
+fn with_scheme(text: &str) -> Option<String> {
+    let url = format!("http://{text}");
+    let host = CallbackTarget::parse(&url).ok()?.host;
+    Some(if is_local(&host) { url } else { format!("https://{text}") })
+}
+
+fn meant(url: Option<&str>) -> String {
+    url.map(|url| format!("; did you mean {url}?")).unwrap_or_default()
+}
+
+/// Ends of names that only a local network knows. Certificates for them are rare.
+const LOCAL_SUFFIXES: [&str; 6] =
+    [".localhost", ".local", ".lan", ".home", ".internal", ".home.arpa"];
+
+/// Whether a host is of this machine or of a local network, where servers rarely have a certificate.
+pub fn is_local(host: &str) -> bool {
+    let policy = AddressPolicy::new(&[AllowRule::Private, AllowRule::Loopback]);
+    match host.parse::<IpAddr>() {
+        Ok(address) => policy.allows(address),
+        Err(_) => {
+            let name = host.trim_end_matches('.');
+            !name.contains('.') || LOCAL_SUFFIXES.iter().any(|suffix| name.ends_with(suffix))
+        }
+    }
+}
+
 fn is_name(text: &str) -> bool {
     let name = text.strip_suffix('.').unwrap_or(text);
     let is_label = |label: &str| {
@@ -340,7 +376,7 @@ fn check_policy(host: &str, policy: &AddressPolicy) -> Result<(), UrlError> {
 
 impl From<UrlError> for Refusal {
     fn from(error: UrlError) -> Self {
-        Self::new(ErrorCode::InvalidCallbackUrl, error.to_string())
+        error.of_field("callback.url")
     }
 }
 
@@ -382,7 +418,7 @@ mod tests {
     fn an_unusable_url_is_refused() {
         let list = "example.com/x //example.com http:example.com http:/example.com ftp://example.com file:///etc";
         for url in list.split(' ').chain(["", " http://example.com"]) {
-            assert_eq!(check(url), Err(UrlError::Scheme), "{url:?}");
+            assert!(matches!(check(url), Err(UrlError::Scheme(_))), "{url:?}");
         }
         for url in ["http://", "http:///x", "http://:80/", "http://::1/"] {
             assert_eq!(check(url), Err(UrlError::NoHost), "{url}");

@@ -41,8 +41,7 @@ pub async fn show_request(request: Request) -> Result<Response> {
     let (found, payload_bytes) = store.read_inline(find).await?;
     let execution = found.ok_or_else(not_found)?.execution;
     if execution.is_worker {
-        let message =
-            "A worker execution sends no request; read it with ?payload=json for its payload";
+        let message = "A worker execution sends no request; the execution itself has its payload";
         return Err(Error::refused(ErrorCode::InvalidState, message));
     }
     // An execution may have ended before its first attempt; then the request is shown that it would have sent.

@@ -163,7 +163,7 @@ fn read_execution_filter(fields: &mut JsonFields<'_>) -> ExecutionFilter {
     fields.one_of("status", &[ExecutionStatus::Failed.as_str()]);
     let (since, until) = (read_instant(fields, "since"), read_instant(fields, "until"));
     if since.is_some_and(|since| until.is_some_and(|until| until <= since)) {
-        fields.reject("until", "until must be later than since");
+        fields.reject("until", "should be later than since");
     }
     ExecutionFilter {
         cue_id: fields.string("cue_id", 1..=255),
@@ -202,15 +202,15 @@ fn read_targets<F>(
     let most = i64::try_from(MAX_MATCHED).unwrap_or(i64::MAX);
     let expected = fields.integer("expected", 0..=most);
     match (has_ids, has_filter) {
-        (true, true) => fields.reject("filter", "send either ids or filter, not both"),
+        (true, true) => fields.reject("filter", "should be left out beside ids"),
         (false, false) => {
             fields.reject(
                 "ids",
-                "send ids, or filter and expected, the number of objects that it matches",
+                "should be given, or else filter and expected, the number of objects that it matches",
             );
         }
         (true, false) if has_expected => {
-            fields.reject("expected", "expected goes with filter, not with ids")
+            fields.reject("expected", "goes with filter, not with ids")
         }
         (true, false) => return Some((Targets::Ids(normalized(read_ids(fields)?)), is_dry_run)),
         (false, true) if !has_expected && !is_dry_run => fields.add_missing("expected"),
@@ -272,7 +272,7 @@ fn check_bound(matched: usize, narrower: &str) -> Result<()> {
     if matched <= MAX_MATCHED {
         return Ok(());
     }
-    let reason = format!("the filter matches more than {MAX_MATCHED}; {narrower}");
+    let reason = format!("matches more than {MAX_MATCHED}; {narrower}");
     Err(invalid_value(["body", "filter"], &reason, Value::Null))
 }
 

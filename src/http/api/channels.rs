@@ -86,10 +86,10 @@ fn find(read: &ReadTx<'_>, user_key: UserKey, id: &str) -> Result<Shown> {
 fn require_own(id: &str) -> Result<()> {
     let message = match id {
         BUILT_IN_EMAIL => {
-            "This channel is built in: each cue sets with on_failure.email whether its failures are mailed"
+            "This channel is built in: each cue sets by its on_failure whether its failures are mailed"
         }
         BUILT_IN_ALERT_WEBHOOK => {
-            "This channel is built in: set or remove it with PATCH /v1/auth/me {\"alert_webhook_url\": …}"
+            "This channel is built in: set or remove the account's alert_webhook_url"
         }
         _ => return Ok(()),
     };

@@ -55,7 +55,7 @@ fn requested_list(query: &Query) -> (CueList, Pagination) {
             Ok(_) if query.raw("offset").is_some() => {
                 query.reject(
                     "cursor",
-                    "a page begins at a cursor or at an offset; send one of the two",
+                    "should be left out beside offset: a page begins at one of the two",
                 );
             }
             Ok(last) => start = ListStart::After(last),
@@ -117,9 +117,9 @@ fn recent(runs: &RecentRuns) -> RecentView<'_> {
 /// The reason to refuse a cursor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 enum CursorError {
-    #[error("this is not a cursor of this list; start again without one")]
+    #[error("is none of this list; start again without one")]
     Malformed,
-    #[error("the cursor belongs to a list with another filter or sort; start again without one")]
+    #[error("belongs to a list with another filter or sort; start again without one")]
     OtherList,
 }
 

@@ -95,7 +95,7 @@ fn list_filter(query: &Query) -> ExecutionFilter {
     let status_in = query.some_of("status__in", &ExecutionStatus::WORDS);
     let allowed = status_in.unwrap_or_else(|| status.into_iter().collect());
     if status.is_some_and(|status| !allowed.contains(&status)) {
-        query.reject("status", "status is not in status__in; send only one of the two");
+        query.reject("status", "is not in status__in; send only one of the two");
     }
     let mut statuses = status.map_or(allowed, |status| vec![status]);
     statuses.sort_unstable();
@@ -103,15 +103,12 @@ fn list_filter(query: &Query) -> ExecutionFilter {
     let created = CreatedRange { since: query.instant("since"), until: query.instant("until") };
     if matches!(created, CreatedRange { since: Some(since), until: Some(until) } if until <= since)
     {
-        query.reject("until", "until should be later than since");
+        query.reject("until", "should be later than since");
     }
     let original = query.raw("replayed_from");
     let replayed_from = original.and_then(ExecutionId::parse);
     if original.is_some() && replayed_from.is_none() {
-        query.reject(
-            "replayed_from",
-            "replayed_from should be the id of an execution, a UUID with hyphens",
-        );
+        query.reject("replayed_from", "should be the id of an execution, a UUID with hyphens");
     }
     ExecutionFilter {
         cue_id: query.cue_id(),
@@ -216,7 +213,7 @@ pub async fn append_evidence(request: Request) -> Result<Response> {
     let mut fields = request.fields()?;
     let evidence = read_evidence(&mut fields);
     for field in TEXTS.into_iter().chain([ARTIFACTS]).filter(|field| evidence.is_blank_in(field)) {
-        fields.reject(field, "evidence cannot be removed; omit the field or send a value");
+        fields.reject(field, "cannot be removed; omit it or send a value");
     }
     fields.forbid_unknown();
     fields.finish()?;

@@ -160,7 +160,7 @@ fn clock_target(request: &Request) -> Result<ClockTarget> {
     match given[..] {
         [] => fields.add_missing("advance"),
         [_] => {}
-        [first, ..] => fields.reject(first, "send one of advance, to and until"),
+        [first, other, ..] => fields.reject(first, &format!("should be left out beside {other}")),
     }
     let instant = match (&advance, &to) {
         (Some(span), _) => {
@@ -189,7 +189,7 @@ fn clock_target(request: &Request) -> Result<ClockTarget> {
 fn add_duration(now: Timestamp, span: &str) -> std::result::Result<Timestamp, String> {
     let span: Span = span
         .parse()
-        .map_err(|_| "advance should be an ISO 8601 duration such as PT1H or P1D".to_owned())?;
+        .map_err(|_| "should be an ISO 8601 duration such as PT1H or P1D".to_owned())?;
     let target = now.to_zoned(jiff::tz::TimeZone::UTC).checked_add(span);
     target.map(|target| target.timestamp()).map_err(|error| error.to_string())
 }

@@ -61,7 +61,7 @@ pub async fn begin(request: Request) -> Result<Response> {
 pub async fn end_own(request: Request) -> Result<Response> {
     let caller = request.caller()?;
     let Some(id) = caller.credential.session_id() else {
-        let message = "The request has an API key, not a session; end a session with DELETE /v1/auth/sessions/ID";
+        let message = "The request has an API key, not a session: end a session by its id";
         return Err(Error::refused(ErrorCode::SessionNotFound, message));
     };
     sessions::end(&request.app, caller.user_key, id.to_owned()).await?;
@@ -144,8 +144,10 @@ fn read_credential(fields: &mut JsonFields<'_>) -> Option<Credential> {
     match (given.next(), given.next()) {
         (Some(credential), None) => Some(credential),
         _ => {
-            fields
-                .reject("api_key", "give exactly one of api_key, device_code, link_token and dev");
+            fields.reject(
+                "api_key",
+                "should be the only way to sign in; others are device_code, link_token and dev",
+            );
             None
         }
     }

@@ -215,7 +215,7 @@ fn a_cursor_is_refused_with_another_list_and_when_it_is_none() {
         );
     }
     refused(&format!("sort=name&q=b&cursor={named}"), "another filter or sort");
-    refused(&format!("cursor={newest}&offset=0"), "send one of the two");
+    refused(&format!("cursor={newest}&offset=0"), "left out beside offset");
     // The case of the text, the number of cues and their runs do not change the list.
     list(&user, &format!("sort=name&q=A&limit=100&runs=1&cursor={named}"));
     // The cursor of one user shows another one nothing but cues of its own.

@@ -249,7 +249,7 @@ fn the_url_of_an_artifact_that_is_no_web_address_is_refused() {
                 "{url}"
             );
             let msg = detail[0]["msg"].as_str().unwrap();
-            assert!(msg.contains("artifacts[1].url"), "{msg}");
+            assert!(msg.contains("in item 1"), "{msg}");
         }
     };
     refused(&|artifacts| user.post(&outcome, &json!({"success": true, "artifacts": artifacts})));

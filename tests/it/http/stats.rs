@@ -234,12 +234,12 @@ fn a_wrong_span_is_refused_with_what_to_do() {
     is("to=0000-01-01T00:00:00Z", "to", "year 0001");
     is("to=0001-01-01T00:00:00Z", "to", "year 0001");
     is("from=0000-12-31T23:00:00Z&to=0001-01-01T00:00:00Z", "from", "year 0001");
-    is("from=2025-01-05T09:00:00Z", "from", "at most 1000 hours apart");
+    is("from=2025-01-05T09:00:00Z", "from", "at most 1000 hours before to");
     is("from=2025-01-05T09:00:00Z", "from", "step=day");
     is(
         "step=day&from=0001-01-01T00:00:00Z&to=9999-12-30T22:00:00Z",
         "from",
-        "at most 1000 days apart",
+        "at most 1000 days before to",
     );
     is(&format!("cue_id={}", "c".repeat(256)), "cue_id", "255");
     user.get("/v1/stats?cue_id=cue_doesnotexist").expect_error(404, "cue_not_found");

@@ -45,10 +45,11 @@ pub fn check(sent: &[u8], response: &Response) {
         assert!(found.is_empty(), "{}\n{}", found.join("\n"), response.text());
         return;
     };
-    let found = match Operation::find(&sent.method, &sent.path) {
+    let mut found = match Operation::find(&sent.method, &sent.path) {
         Some(operation) => problems(operation, &sent, response),
         None => unmatched_problems(response),
     };
+    found.extend(messages_that_name_their_field(response));
     let call = format!("{} {} → {}", sent.method, sent.path, response.status);
     assert!(
         found.is_empty(),
@@ -56,6 +57,26 @@ pub fn check(sent: &[u8], response: &Response) {
         found.join("\n"),
         response.text().chars().take(2_000).collect::<String>()
     );
+}
+
+/// A message of `detail` stands after the name that its field has where a person reads it: a path, a flag, a label. It
+/// neither begins with the field itself nor quotes an endpoint.
+fn messages_that_name_their_field(response: &Response) -> Vec<String> {
+    let body: Value = serde_json::from_str(&response.text()).unwrap_or_default();
+    let details = body["detail"].as_array().into_iter().flatten();
+    let is_wrong = |detail: &&Value| {
+        let Some(message) = detail["msg"].as_str() else { return false };
+        let words = message.trim_start_matches("Value error, ");
+        let own = detail["loc"].as_array().into_iter().flatten().rev().find_map(Value::as_str);
+        let begins_with = |own: &str| {
+            ["", "a ", "an ", "the "].into_iter().any(|article| {
+                let rest = words.strip_prefix(article).and_then(|words| words.strip_prefix(own));
+                rest.is_some_and(|rest| rest.starts_with([' ', ':']))
+            })
+        };
+        own.is_some_and(begins_with) || words.contains("/v1/")
+    };
+    details.filter(is_wrong).map(|detail| format!("{} names its field", detail["msg"])).collect()
 }
 
 /// Fails the test that received an event which the document does not describe.

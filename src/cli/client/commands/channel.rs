@@ -11,7 +11,8 @@ use crate::cli::client::command::{
 use crate::cli::client::commands::sign_in::ask_hidden;
 use crate::cli::client::context::{Context, can_ask};
 use crate::cli::client::cues::label_of;
-use crate::cli::client::words::{SET_ALERT_WEBHOOK, event_in_words, event_of_words};
+use crate::cli::client::refusals::SET_ALERT_WEBHOOK;
+use crate::cli::client::words::{event_in_words, event_of_words};
 use crate::cli::error::{CliError, failed, usage};
 use crate::cli::input;
 use crate::cli::output::table::{
@@ -19,10 +20,9 @@ use crate::cli::output::table::{
 };
 use crate::cli::output::{Format, print_line};
 use crate::cli::printable::printable;
-use crate::client::request::{ApiRequest, ApiResponse, ClientError, segment};
-use crate::domain::channel::services::SERVICES;
+use crate::client::request::{ApiRequest, ApiResponse, segment};
 use crate::domain::channel::{
-    BUILT_IN_ALERT_WEBHOOK, BUILT_IN_EMAIL, ChannelType, EVENT_RULE, Repeat, parse_minute,
+    BUILT_IN_ALERT_WEBHOOK, BUILT_IN_EMAIL, ChannelType, Repeat, is_event, parse_minute,
 };
 
 const COLUMNS: Columns = &[
@@ -180,7 +180,7 @@ fn flags() -> [Arg; 16] {
             "Key of the user or group (pushover); - and @FILE as for --url",
         ),
         flag("api-url", "URL", api_url),
-        flag("event", "EVENT", event).action(ArgAction::Append),
+        flag("event", "EVENT", event).action(ArgAction::Append).value_parser(parse_event),
         tag_flag("Only events of cues with this tag; more than once for cues with one of them"),
         flag("quiet-hours", "FROM-TO", quiet).value_parser(parse_quiet_hours),
         words("repeat", "WHICH", &Repeat::WORDS, repeat),
@@ -193,10 +193,6 @@ fn flags() -> [Arg; 16] {
 /// The flags whose value may be a secret. If several are `-`, they take lines of standard input in this order.
 const SECRETS: [(&str, &str); 4] =
     [("url", "url"), ("token", "token"), ("bot-token", "bot_token"), ("user", "user")];
-
-/// The rule of the API in the words of `--event`.
-const EVENT_WORDS: &str =
-    "should be failed, recovered, paused, alerts, or alert. with the type of an alert";
 
 const TEXTS: [(&str, &str); 4] =
     [("name", "name"), ("to", "to"), ("chat-id", "chat_id"), ("api-url", "api_url")];
@@ -212,7 +208,7 @@ fn add(call: &Call<'_>) -> Result<(), CliError> {
         body["quiet"] = quiet;
     }
     let output = &call.context.output;
-    let answer = send(call, &ApiRequest::post("/v1/channels").json(body), &[])?;
+    let answer = call.context.send(&ApiRequest::post("/v1/channels").json(body))?;
     output.object(&answer, "id", |channel| {
         vec![
             ("id", text_of(channel, "id").into()),
@@ -231,9 +227,7 @@ fn set(call: &Call<'_>) -> Result<(), CliError> {
     let context = call.context;
     let path = format!("/v1/channels/{}", segment(call.place("channel")));
     let mut patch = fields(call)?;
-    let removals: Vec<(&str, &str)> =
-        REMOVALS.into_iter().filter(|(flag, _)| call.is_set(flag)).collect();
-    for &(_, field) in &removals {
+    for (_, field) in REMOVALS.into_iter().filter(|(flag, _)| call.is_set(flag)) {
         patch[field] = if field == "tags" { json!([]) } else { Value::Null };
     }
     // The API replaces the quiet hours as a whole.
@@ -248,61 +242,10 @@ fn set(call: &Call<'_>) -> Result<(), CliError> {
     if names.is_empty() {
         return Err(usage("nothing to change; `cued channel set --help` lists the flags"));
     }
-    let answer = send(call, &ApiRequest::patch(path).json(patch), &removals)?;
+    let answer = context.send(&ApiRequest::patch(path).json(patch))?;
     context.output.done(&answer, "id", |channel| {
         format!("changed {}: {}", label_of(channel), names.join(", "))
     })
-}
-
-/// Makes the request of the command. Its errors name the flags in place of the fields.
-fn send(
-    call: &Call<'_>,
-    request: &ApiRequest,
-    removals: &[(&'static str, &'static str)],
-) -> Result<ApiResponse, CliError> {
-    call.context.send(request).map_err(|mut error| {
-        if let CliError::Client(ClientError::Refused(refused)) = &mut error {
-            refused.reword(|detail| problem(detail, removals));
-        }
-        error
-    })
-}
-
-/// An entry of the `detail` of a refusal, in terms of the flags.
-fn problem(detail: &Value, removals: &[(&'static str, &'static str)]) -> Option<String> {
-    let field = detail["loc"][1].as_str()?;
-    let removal = removals.iter().find(|(_, removed)| *removed == field);
-    let flag = match (removal, field) {
-        (Some((flag, _)), _) => (*flag).to_owned(),
-        (None, "quiet") if detail["loc"][2] == "timezone" => "timezone".to_owned(),
-        (None, "quiet") => "quiet-hours".to_owned(),
-        (None, "remind_after_seconds") => "remind-after".to_owned(),
-        (None, "events" | "tags") => field.trim_end_matches('s').to_owned(),
-        (None, field) => field.replace('_', "-"),
-    };
-    let message = detail["msg"].as_str()?;
-    let owners: Vec<&str> = SERVICES
-        .iter()
-        .filter(|service| service.settings.iter().any(|setting| setting.name == field))
-        .map(|service| service.channel_type.as_str())
-        .collect();
-    let reason = match (detail["type"].as_str(), owners.split_last()) {
-        (Some("missing"), _) => "is missing: a channel of this type needs it".to_owned(),
-        (Some("extra_forbidden"), Some((last, []))) => {
-            format!("is only for channels of type {last}")
-        }
-        (Some("extra_forbidden"), Some((last, others))) => {
-            format!("is only for channels of type {} or {last}", others.join(", "))
-        }
-        _ => {
-            let message = message.trim_start_matches("Value error, ");
-            let message = if message.contains(EVENT_RULE) { EVENT_WORDS } else { message };
-            // The flag stands in place of the field.
-            let name = format!("{field} ");
-            return Some(format!("--{flag}: {}", message.strip_prefix(&name).unwrap_or(message)));
-        }
-    };
-    Some(format!("--{flag} {reason}"))
 }
 
 /// The fields that the flags set, without the quiet hours.
@@ -328,10 +271,7 @@ fn fields(call: &Call<'_>) -> Result<Value, CliError> {
         fields["remind_after_seconds"] = (*seconds).into();
     }
     for (flag, field) in [("event", "events"), ("tag", "tags")] {
-        let mut words = call.texts(flag);
-        if flag == "event" {
-            words.iter_mut().for_each(|word| *word = event_of_words(word));
-        }
+        let words = call.texts(flag);
         if !words.is_empty() {
             fields[field] = json!(words);
         }
@@ -348,6 +288,15 @@ fn secret(flag: &str, value: &str) -> Result<String, CliError> {
         value => input::text(&flag, value)?,
     };
     Ok(read.trim().to_owned())
+}
+
+/// An event of the API, by the words of a person.
+fn parse_event(words: &str) -> Result<String, String> {
+    let event = event_of_words(words);
+    if is_event(event) {
+        return Ok(event.to_owned());
+    }
+    Err("use failed, recovered, paused, alerts, or alert. with the type of an alert".to_owned())
 }
 
 type QuietHours = (String, String);
@@ -434,7 +383,7 @@ fn origin(channel: &Value) -> String {
     match channel["id"].as_str() {
         _ if channel["built_in"] != true => String::new(),
         Some(BUILT_IN_EMAIL) => "by --on-failure of each cue".to_owned(),
-        Some(BUILT_IN_ALERT_WEBHOOK) => format!("by {SET_ALERT_WEBHOOK}"),
+        Some(BUILT_IN_ALERT_WEBHOOK) => format!("set {SET_ALERT_WEBHOOK}"),
         _ => "yes".to_owned(),
     }
 }

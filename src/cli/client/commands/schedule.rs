@@ -11,7 +11,7 @@ use unicode_width::UnicodeWidthStr as _;
 use crate::cli::client::command::{Call, ClientAction, Columns, Form, table};
 use crate::cli::client::context::Context;
 use crate::cli::error::{CliError, usage};
-use crate::cli::output::table::{Cell, ColumnRule, Style, Times, parse_seconds, text_of};
+use crate::cli::output::table::{Cell, ColumnRule, Style, parse_seconds, text_of};
 use crate::cli::output::{Format, count, print, print_line};
 use crate::cli::printable::printable;
 use crate::cli::width::folded;
@@ -110,7 +110,7 @@ impl ClientAction for Preview {
         }
         let answer = context
             .send(&ApiRequest::post("/v1/schedule/preview").json(&body))
-            .map_err(|error| fit_examples(with_caret(context, error, Some(&text)), field, &text))?;
+            .map_err(|error| fit_examples(with_caret(error, Some(&text)), field, &text))?;
         if bounds.is_empty() {
             check_kind(field, &text, &answer.value()?)?;
         }
@@ -163,7 +163,7 @@ pub fn understand(
 ) -> Result<Value, CliError> {
     let body = json!({"text": text, "timezone": zone, "limit": 1});
     let request = ApiRequest::post("/v1/schedule/preview").json(&body).idempotent();
-    let refused = |error| fit_examples(with_caret(context, error, Some(text)), field, text);
+    let refused = |error| fit_examples(with_caret(error, Some(text)), field, text);
     let understood = context.fetch(&request).map_err(refused)?.value()?;
     check_kind(field, text, &understood)?;
     Ok(understood)
@@ -294,12 +294,11 @@ pub fn send_fields(
     fields: &Value,
 ) -> Result<ApiResponse, CliError> {
     let cron = fields["schedule"]["cron"].as_str();
-    context.send(&request.json(fields)).map_err(|error| with_caret(context, error, cron))
+    context.send(&request.json(fields)).map_err(|error| with_caret(error, cron))
 }
 
 /// The error with the expression and a mark below the part that the server names.
-fn with_caret(context: &Context, mut error: CliError, cron: Option<&str>) -> CliError {
-    say_local_time(context, &mut error);
+fn with_caret(mut error: CliError, cron: Option<&str>) -> CliError {
     if let (CliError::Client(ClientError::Refused(refused)), Some(cron)) = (&mut error, cron) {
         let span = &refused.body["error"]["span"];
         let place = |index: usize| usize::try_from(span[index].as_u64()?).ok();
@@ -308,17 +307,6 @@ fn with_caret(context: &Context, mut error: CliError, cron: Option<&str>) -> Cli
         }
     }
     error
-}
-
-/// A person has written a past instant as a local time, and the server names it in UTC.
-fn say_local_time(context: &Context, error: &mut CliError) {
-    let CliError::Client(ClientError::Refused(refused)) = error else { return };
-    let Some((at, rest)) = refused.message.split_once(" is not in the future") else { return };
-    let at = at.rsplit(' ').next().unwrap_or_default();
-    if at.parse::<Timestamp>().is_ok() {
-        let at = Times::in_zone(context.own_zone().rules().clone()).instant(at);
-        refused.say(format!("--at: {at} is not in the future{rest}"));
-    }
 }
 
 /// The refusal of a text with examples of its flag.

@@ -263,8 +263,7 @@ pub fn foreign(text: &str) -> Option<String> {
     Some(advice.to_owned())
 }
 
-const NO_WORDS: &str = "this is not a cron expression; `POST /v1/schedule/preview` with it as `text` returns the schedule \
-                        that such words mean, as `cued preview` does";
+const NO_WORDS: &str = "this is not a cron expression; a preview with it as `text` returns the schedule that such words mean";
 
 /// The place of words such as `every weekday at 9`: no field of a minute begins with a letter.
 fn words_of_a_person(expression: &str, fields: &[&str]) -> Option<(usize, usize)> {

@@ -95,5 +95,5 @@ fn render(backup: &StoredBackup) -> Value {
 }
 
 fn not_found() -> Error {
-    Error::refused(ErrorCode::BackupNotFound, "Backup not found; GET /v1/admin/backups lists them")
+    Error::refused(ErrorCode::BackupNotFound, "Backup not found")
 }

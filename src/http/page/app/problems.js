@@ -1,5 +1,5 @@
-// Refusals of the API in words for people: what the validator says, and names of fields. Loaded
-// with the first refusal.
+// Refusals of the API in words for people: what the validator says, and names of fields. A message
+// stands after the label of its field and does not name it. Loaded with the first refusal.
 import { absolute, instant, yourZone } from "./time.js";
 import { capital } from "./words.js";
 
@@ -26,7 +26,7 @@ function nameOf(loc) {
 const example = () => `Enter a full URL, such as ${location.protocol}//example.com/hook`;
 const PHRASES = [
   [/^Value error, /, ""],
-  [/^(expression|at|start|end|send_at): /, ""],
+  [/^(expression|at|end|send_at|on_failure\.webhook|alert_webhook_url|callback\.\S+): /, ""],
   [/^it has (\d+) fields?, a cron has five \(.*?\); /, "Cron has five fields, this has $1: "],
   [/^Field required$/, "This field is required"],
   [/^The API key is missing or invalid;.*/, "This API key is not valid"],
@@ -43,7 +43,7 @@ const PHRASES = [
   [/^Input should be (.*)/, (_, choices) => "Must be " + choices.replaceAll("'", "")],
   [/^String should have /, "Must have "],
   [/^List should have (at \w+ \d+) items? after validation, not (\d+)$/, "Takes $1, not $2"],
-  [/^(\S+ )?must be absolute and begin with .*/, example],
+  [/^must be absolute and begin with .*/, example],
   [/^should differ from `from`/, "must differ from the start"],
   [/^The JSON cannot be read: (.*) \(line \d+, column \d+\)$/, "$1"],
   [/, or null$/, ", or none"],
@@ -55,17 +55,15 @@ const PHRASES = [
 
 /** What the API says of an instant in the past, as a time of `zone`; null for other texts. Pure. */
 export function inThePast(text, zone) {
-  const at = /^(?:\w+: )?(\d{4}-\S+Z) is not in the future/.exec(text)?.[1];
+  const at = /^(?:\w+: )?(\d{4}-\S+) is not in the future/.exec(text)?.[1];
   return at ? `${absolute(instant(at), zone, { full: true })} is in the past.` : null;
 }
 
-/** A sentence of the API; at a field (`loc`), without the name of the field. Pure. */
-export function phrase(text, loc) {
+/** A sentence of the API, without the name of its field. Pure. */
+export function phrase(text) {
   const past = inThePast(text, yourZone());
   if (past) return past;
-  const own = loc && [loc.slice(1).join("."), loc.at(-1)].find((name) => text.startsWith(
-    `Value error, ${name} `));
-  let said = own ? text.replace(own + " ", "") : text;
+  let said = text;
   for (const [found, better] of PHRASES) said = said.replace(found, better);
   said = said.replace(NAMED, (name) => NAMES[name]);
   return said.replace(/^[a-z]+(?=[ :])/, capital); // an address stays as it is
@@ -73,7 +71,7 @@ export function phrase(text, loc) {
 
 /** `{message, problems}` of a refusal as the page shows them. Pure. */
 export function spoken({ code, message = "", problems }) {
-  const told = problems.map((problem) => ({ ...problem, msg: phrase(problem.msg, problem.loc) }));
+  const told = problems.map((problem) => ({ ...problem, msg: phrase(problem.msg) }));
   if (code !== "validation_error" || !told.length) {
     return { message: phrase(message), problems: told };
   }

@@ -405,7 +405,7 @@ fn all_faults_are_named_and_nothing_is_written() {
         ("0 3 * * * /bin/x y", &["--system"], "leave out --system for `crontab -l`"),
         ("0 3 * * * ../../etc/x y", &["--system"], "crontab:1: expected a user after the fields"),
         ("0 3 * * * x", &["--tz", "Mars"], "--tz: there is no time zone \"Mars\""),
-        ("0 3 * * * x", &["--namespace", "a/b"], "a namespace should have 1 to 63 of a-z"),
+        ("0 3 * * * x", &["--namespace", "a/b"], "should have 1 to 63 of a-z"),
         ("0 3 * * * x", &["none"], "crontab: cannot read none: No such file"),
     ] {
         assert_contains(&refused(crontab, flags), &[part]);

@@ -387,7 +387,7 @@ fn an_error_says_what_to_do() {
             json!({"name": "a", "transport": "worker", "schedule": {"type": "recurring", "cron": "every day at 9"}}),
             [
                 "createCue: ",
-                "previewSchedule with it as `text` returns the schedule that such words mean",
+                "a preview with it as `text` returns the schedule that such words mean",
             ],
         ),
     ] {

@@ -210,11 +210,11 @@ fn a_refused_value_is_named_by_its_flag_and_in_words_for_people() {
     for (line, expected) in [
         (
             "cue add --name n --cron @daily --url example.com",
-            "--url must be absolute and begin with http:// or https://; did you mean https://example.com?\n",
+            "--url: must be absolute and begin with http:// or https://; did you mean https://example.com?\n",
         ),
         (
             "cue add --name n --cron @daily --url 127.0.0.1:9000/hook",
-            "--url must be absolute and begin with http:// or https://; did you mean http://127.0.0.1:9000/hook?\n",
+            "--url: must be absolute and begin with http:// or https://; did you mean http://127.0.0.1:9000/hook?\n",
         ),
         (&format!("{cron} --payload '[1,2]'"), "--payload: must be a JSON object\n"),
         (
@@ -228,7 +228,7 @@ fn a_refused_value_is_named_by_its_flag_and_in_words_for_people() {
         ("cue set job --max-age 1s", "--max-age: must be at least 1m\n"),
         (
             "cue set job --on-failure ftp://x",
-            "--on-failure must be absolute and begin with http:// or https://",
+            "--on-failure: must be absolute and begin with http:// or https://",
         ),
         (&format!("{cron} --outcome-deadline 1s"), "--outcome-deadline: must be at least 10s\n"),
         (

@@ -210,10 +210,7 @@ fn attempts_and_requests_are_shown() {
     let of_worker = desk.fire(&desk.worker_cue("report"));
     assert_eq!(desk.home.json_error(&["run", "request", &of_worker], 5)["code"], "invalid_state");
     let refused = desk.home.fails(&["run", "request", &of_worker], 5);
-    assert_eq!(
-        refused,
-        "cued: a run of a worker sends no request; `cued run show` has its payload\n"
-    );
+    assert_eq!(refused, "cued: A worker run sends no request; the run itself has its payload\n");
 }
 
 /// The answer of a receiver is text of others: it must not control the terminal.

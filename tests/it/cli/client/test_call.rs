@@ -102,7 +102,7 @@ fn what_cannot_be_tested_is_refused_without_a_call() {
             .contains("cannot be used with")
     );
     assert!(
-        home.fails(&["cue", "test", "--url", "example.com"], 5).contains("--url must be absolute")
+        home.fails(&["cue", "test", "--url", "example.com"], 5).contains("--url: must be absolute")
     );
     let curl = home.ok(&words("cue test --url http://127.0.0.1:9/ --payload '{a: 1}' --curl"));
     assert!(curl.contains("/v1/callbacks/test") && curl.contains(r#""payload":{"a":1}"#), "{curl}");

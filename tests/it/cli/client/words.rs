@@ -227,7 +227,7 @@ fn a_refused_time_has_advice_that_fits_its_flag() {
     }
     let past = words("cue add --name w --worker --at 2020-01-01 --tz Europe/Berlin");
     let text = home.run(&past).stderr;
-    assert!(text.contains("--at: 2020-01-01 00:00:00+01:00 is not in the future"), "{text}");
+    assert!(text.contains("--at: 2020-01-01T00:00:00+01:00 is not in the future"), "{text}");
 }
 
 /// Without a server, so that scripts can be written anywhere.

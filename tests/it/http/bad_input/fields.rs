@@ -55,7 +55,7 @@ fn an_error_names_its_field() {
     let cue = super::changed(super::good_cue(), "on_failure.webhook", Some(json!("nowhere")));
     let refused = user.post("/v1/cues", &cue).expect_error(400, "invalid_callback_url");
     let message = |refused: &Value| refused["error"]["message"].as_str().unwrap().to_owned();
-    assert!(message(&refused).starts_with("on_failure.webhook "), "{refused}");
+    assert!(message(&refused).starts_with("on_failure.webhook: "), "{refused}");
     let url = json!("https://user:secret@example.com/");
     let cue = super::changed(super::good_cue(), "on_failure.webhook", Some(url.clone()));
     let me = user.patch("/v1/auth/me", &json!({ "alert_webhook_url": url }));

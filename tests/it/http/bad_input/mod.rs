@@ -212,7 +212,7 @@ fn account_changes_are_validated() {
     );
     let refused = user.patch("/v1/auth/me", &json!({"alert_webhook_url": "nowhere"})).expect(400);
     assert!(
-        refused["error"]["message"].as_str().unwrap().starts_with("alert_webhook_url "),
+        refused["error"]["message"].as_str().unwrap().starts_with("alert_webhook_url: "),
         "{refused}"
     );
 }

@@ -85,11 +85,6 @@ pub fn read(entry: &Entry, at: &At, faults: &mut Faults) -> Option<WantedChannel
             );
         }
     }
-    for setting in settings.iter().filter(|setting| setting.is_required) {
-        if entry.value.get(setting.name).is_none_or(Placed::is_null) {
-            fault(entry.place, format!("the channel {name} has no {}; add it", setting.name));
-        }
-    }
     let body = completed(entry, settings);
     if faults.count() == found {
         // No other one is written before. Only the server knows which addresses it may reach.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-use crate::api::cue::{FIELDS, TIMEOUT_SECONDS, parts_of, unfit_fields};
+use crate::api::cue::{FIELDS, unfit_fields};
 use crate::api::preview::schedule_fields;
 use crate::cli::client::commands::apply::faults::{At, Faults, without_value};
 use crate::cli::input::placed::{Entry, Node, Place, Placed};
@@ -31,17 +31,6 @@ pub const SHORT: [(&str, &str); 9] = [
 /// Short forms with a meaning of their own: `worker: true` and `paused: true`.
 const SWITCHES: [(&str, &str, [&str; 2]); 2] =
     [("worker", "transport", ["webhook", "worker"]), ("paused", "status", ["active", "paused"])];
-
-/// Fields that are objects, each with an example.
-const OBJECTS: [(&str, &str); 7] = [
-    ("callback", "{url: \"https://example.com/\"}"),
-    ("headers", "{Authorization: \"Bearer ${TOKEN}\"}"),
-    ("schedule", "{every: 5m}, or a text"),
-    ("payload", "{volume: 1}"),
-    ("retry", "{max_attempts: 3}"),
-    ("on_failure", "{email: true}"),
-    ("flow", "{parallelism: 1}"),
-];
 
 /// A schedule as a person writes it, until it is understood. The API has no such field.
 const TEXT: &str = "text";
@@ -78,9 +67,6 @@ impl FieldReader<'_> {
         let mut fields = Placed::object(given.place);
         for entry in given.entries() {
             let key = entry.key.as_str();
-            if !self.is_object_if_it_should(entry) {
-                continue;
-            }
             if let Some((_, path)) = SHORT.iter().find(|(short, _)| *short == key) {
                 let value =
                     if key == "timeout" { self.seconds(&entry.value) } else { entry.value.clone() };
@@ -108,33 +94,9 @@ impl FieldReader<'_> {
         fields
     }
 
-    fn is_object_if_it_should(&mut self, entry: &Entry) -> bool {
-        let example =
-            OBJECTS.iter().find(|(field, _)| *field == entry.key).map(|(_, example)| example);
-        let Some(example) = example.filter(|_| !entry.value.is_object() && !entry.value.is_null())
-        else {
-            return true;
-        };
-        let is_text = entry.key == "schedule" && entry.value.as_str().is_some();
-        if !is_text {
-            self.fault(
-                &entry.value,
-                format!("{} is an object of fields, such as {example}", entry.key),
-            );
-        }
-        is_text
-    }
-
     /// A field of the API. The parts of an object are set one by one, beside those of short forms.
     fn add_field(&mut self, fields: &mut Placed, entry: &Entry) {
         let key = entry.key.as_str();
-        self.check_parts(key, &entry.value);
-        if key == "callback" {
-            for part in entry.value.entries() {
-                self.is_object_if_it_should(part);
-                self.check_parts(&format!("callback.{}", part.key), &part.value);
-            }
-        }
         if !entry.value.is_object()
             || (entry.value.entries().is_empty() && fields.get(key).is_none())
         {
@@ -142,18 +104,6 @@ impl FieldReader<'_> {
         }
         for part in entry.value.entries() {
             self.set_part(fields, key, &part.key, part, part.value.clone());
-        }
-    }
-
-    fn check_parts(&mut self, field: &str, value: &Placed) {
-        let known: Vec<&str> = parts_of(field).collect();
-        if known.is_empty() {
-            return;
-        }
-        for part in value.entries().iter().filter(|part| !known.contains(&part.key.as_str())) {
-            let otherwise = format!("it has {}", known.join(", "));
-            let advice = did_you_mean(&part.key, known.iter().copied(), otherwise);
-            self.fault_at(part, format!("{field} has no field {:?}; {advice}", part.key));
         }
     }
 
@@ -204,20 +154,14 @@ impl FieldReader<'_> {
 
     /// A number of seconds, or a span such as `5m`.
     fn seconds(&mut self, value: &Placed) -> Placed {
-        let seconds = match value.as_str().map(parse_seconds) {
+        match value.as_str().map(parse_seconds) {
             None => value.clone(),
             Some(Ok(seconds)) => Placed { node: Node::Scalar(seconds.into()), ..value.clone() },
             Some(Err(reason)) => {
                 self.fault(value, format!("timeout: {reason}"));
-                return value.clone();
+                value.clone()
             }
-        };
-        let number = if let Node::Scalar(number) = &seconds.node { number.as_i64() } else { None };
-        if number.is_some_and(|number| !TIMEOUT_SECONDS.contains(&number)) {
-            let (least, most) = TIMEOUT_SECONDS.into_inner();
-            self.fault(value, format!("timeout has from {least} to {most} seconds"));
         }
-        seconds
     }
 
     /// The whole body of a cue. `entry` has its key, `slug` its slug.

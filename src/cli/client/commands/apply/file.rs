@@ -74,7 +74,7 @@ pub struct WantedCue {
 
 /// Reads the files, `-` from standard input, of a folder those in it. No request is made.
 /// Errors: all faults of all files.
-pub fn read(paths: &[&str], now: Timestamp) -> Result<Wanted, CliError> {
+pub fn read(paths: &[&str], now: Timestamp, keeps_going: bool) -> Result<Wanted, CliError> {
     if paths.iter().filter(|path| **path == "-").count() > 1 {
         return Err(usage("-f -: standard input can be read once; name it once"));
     }
@@ -96,13 +96,12 @@ pub fn read(paths: &[&str], now: Timestamp) -> Result<Wanted, CliError> {
         reader.read(text);
     }
     check_unique(&wanted, &mut faults);
-    if faults.count() > 0 {
-        // The server is not asked, so what it would find is found here.
-        for cue in wanted.cues.iter().filter(|cue| cue.is_valid) {
-            let Some(slug) = Slug::parse(&cue.slug) else { continue };
-            let read = |fields: JsonFields<'_>| put_cue(fields, slug, &all_addresses());
-            check_values((&cue.body, &cue.at), &wanted.short, &mut faults, read);
-        }
+    // What the server would find in a cue alone is found here if nothing is sent otherwise.
+    let is_checked = !keeps_going || faults.count() > 0;
+    for cue in wanted.cues.iter().filter(|cue| is_checked && cue.is_valid) {
+        let Some(slug) = Slug::parse(&cue.slug) else { continue };
+        let read = |fields: JsonFields<'_>| put_cue(fields, slug, &all_addresses());
+        check_values((&cue.body, &cue.at), &wanted.short, &mut faults, read);
     }
     faults.check().map(|()| wanted)
 }
@@ -191,7 +190,7 @@ impl FileReader<'_> {
             return Namespace::default();
         };
         let Some(name) = given.as_str().filter(|name| is_namespace(name)) else {
-            self.fault(given.place, NAMESPACE_RULE);
+            self.fault(given.place, format!("namespace: {NAMESPACE_RULE}"));
             return Namespace::default();
         };
         let namespace = Namespace { name: name.to_owned(), is_hidden: given.has_variable };
@@ -242,7 +241,7 @@ impl FileReader<'_> {
         let (key, has_none) = (&entry.key, namespace.name.is_empty());
         if if has_none { Slug::parse(key).is_none() } else { !is_namespace(key) } {
             let rule = if has_none { SLUG_RULE } else { NAME_RULE };
-            return self.fault(entry.place, format!("{key:?} is no slug; {rule}"));
+            return self.fault(entry.place, format!("{key:?} is no slug: {rule}"));
         }
         if !entry.value.is_object() {
             let example = "such as `schedule: \"0 3 * * *\"`";

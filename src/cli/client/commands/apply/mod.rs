@@ -75,7 +75,8 @@ fn files() -> impl Iterator<Item = (Arg, Part)> {
 /// The files of the command, and whether cues that they do not have are deleted.
 fn read(call: &Call<'_>) -> Result<(Wanted, bool), CliError> {
     let context = call.context;
-    let wanted = file::read(&call.texts("file"), context.client.clock().now())?;
+    let now = context.client.clock().now();
+    let wanted = file::read(&call.texts("file"), now, call.is_set("keep-going"))?;
     let prunes = call.is_set("prune");
     if let Some(file) = wanted.without_namespace.as_ref().filter(|_| prunes) {
         return Err(usage(format!(

@@ -2,17 +2,17 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::api::fields::JsonFields;
+use crate::api::refusal::error_body;
 use crate::cli::client::commands::apply::faults::{At, Faults, HIDDEN, without_value};
 use crate::cli::client::commands::apply::fields::SHORT;
-use crate::cli::client::reworded::field_fault;
-use crate::cli::client::words::with_runs;
+use crate::cli::client::refusals::Fault;
 use crate::cli::error::CliError;
 use crate::cli::input::placed::{Node, Placed};
 use crate::client::request::{ClientError, RefusedRequest};
-use crate::domain::api_error::{LocSegment, Refusal};
+use crate::domain::api_error::Refusal;
 use crate::domain::json;
 use crate::domain::webhook::address_policy::AddressPolicy;
 
@@ -60,15 +60,13 @@ impl Refusals {
             return Err(error.into());
         }
         let ClientError::Refused(mut refused) = error else { return Ok(()) };
-        let field = refused.body["error"]["field"].as_str();
-        let path = path_of(&refused.code, field, &refused.message);
-        let mut details = refused.body["detail"].as_array_mut();
+        let is_past = refused.body["error"]["field"] == "at";
+        let advice = if is_past { ", or remove the cue: its time has passed" } else { "" };
         let found = Found { at, body, short, faults: &mut self.faults };
-        found.add(details.as_deref().map(Vec::as_slice), &path, &refused.message);
-        details
-            .iter_mut()
-            .flat_map(|details| details.iter_mut())
-            .for_each(|detail| mask(detail, body));
+        found.add(&refused.body, advice);
+        if let Some(details) = refused.body["detail"].as_array_mut() {
+            details.iter_mut().for_each(|detail| mask(detail, body));
+        }
         self.first.get_or_insert(refused);
         Ok(())
     }
@@ -101,21 +99,23 @@ struct Found<'a> {
 }
 
 impl Found<'_> {
-    /// Adds each of the details, or else the message, which is about the field with this path.
-    fn add(self, details: Option<&[Value]>, path: &[Value], message: &str) {
+    /// Adds the faults of an error, each at its place and with the name that its field has there.
+    fn add(self, error: &Value, advice: &str) {
         let Self { at, body, short, faults } = self;
-        let mut add = |path: &[Value], wants_key: bool, reason: &str| {
-            let reason = in_words_of_the_file(reason, path, at, body, short);
-            let reason =
-                body.find(path).map_or(reason.clone(), |value| without_value(&reason, value));
-            faults.add(at.in_file(body.place_of(path, wants_key)), reason);
-        };
-        for detail in details.into_iter().flatten() {
-            let reason = field_fault(detail).unwrap_or_else(|| message.to_owned());
-            add(&path_in(detail), detail["type"] == "extra_forbidden", &reason);
-        }
-        if details.is_none_or(<[Value]>::is_empty) {
-            add(path, false, &with_runs(message));
+        let message = error["error"]["message"].as_str().unwrap_or_default();
+        for fault in Fault::all(error, message) {
+            let path = fault.path();
+            let is_short = |field: &str| {
+                let field: Vec<Value> = field.split('.').map(Value::from).collect();
+                fault.place.starts_with(&field)
+                    && short.contains(&at.in_file(body.place_of(&field, true)))
+            };
+            let name = SHORT.iter().find(|(_, field)| is_short(field));
+            let name = name.map(|(short, field)| format!("{short}{}", &path[field.len()..]));
+            let reason = format!("{}{advice}", fault.text(name));
+            let value = body.find(&fault.place);
+            let reason = value.map_or(reason.clone(), |value| without_value(&reason, value));
+            faults.add(at.in_file(body.place_of(&fault.place, fault.is_unknown())), reason);
         }
     }
 }
@@ -129,17 +129,7 @@ pub fn check_values<T>(
 ) {
     let Ok(text) = json::read(body.to_value().to_string().as_bytes()) else { return };
     let Err(refusal) = JsonFields::of_body(text.get()).and_then(read) else { return };
-    let details = refusal.problems.iter().map(|problem| {
-        let loc = problem.loc.iter().map(|part| match part {
-            LocSegment::Field(name) => name.as_ref().into(),
-            LocSegment::Index(index) => Value::from(*index),
-        });
-        json!({"loc": loc.collect::<Vec<Value>>(), "type": problem.kind, "msg": problem.msg})
-    });
-    let details: Vec<Value> = details.collect();
-    let field = refusal.schedule_part.as_ref().map(|part| part.field);
-    let path = path_of(refusal.code.text_and_status().0, field, &refusal.message);
-    Found { at, body, short, faults }.add(Some(&details), &path, &refusal.message);
+    Found { at, body, short, faults }.add(&error_body(&refusal), "");
 }
 
 /// A policy that refuses no address: only the server knows its own.
@@ -170,50 +160,4 @@ fn mask(detail: &mut Value, body: &Placed) {
     {
         *input = HIDDEN.into();
     }
-}
-
-/// The reason with the short form of its field, if the file has that, and with what to do in a file.
-fn in_words_of_the_file(
-    reason: &str,
-    path: &[Value],
-    at: &At,
-    body: &Placed,
-    short: &BTreeSet<At>,
-) -> String {
-    let is_short = |field: &str| {
-        let field: Vec<Value> = field.split('.').map(Value::from).collect();
-        path.starts_with(&field) && short.contains(&at.in_file(body.place_of(&field, true)))
-    };
-    let found = SHORT.iter().find(|(_, field)| reason.starts_with(field) && is_short(field));
-    let reason = match found {
-        Some((short, field)) => format!("{short}{}", &reason[field.len()..]),
-        None => reason.to_owned(),
-    };
-    reason
-        .replace(
-            "is not in the future; use a later instant",
-            "is not in the future; use a later instant, or remove the cue: its time has passed",
-        )
-        .replace(
-            "use another slug, or set adopt to",
-            "use another key or namespace, or add --adopt to",
-        )
-}
-
-/// The field that a refusal without `detail` is about.
-fn path_of(code: &str, field: Option<&str>, message: &str) -> Vec<Value> {
-    let path = match (code, field) {
-        (_, Some(field @ ("timezone" | "at" | "every" | "end"))) => format!("schedule.{field}"),
-        // A field of the expression.
-        (_, Some(_)) => "schedule.cron".to_owned(),
-        ("invalid_schedule", None) => "schedule".to_owned(),
-        ("invalid_timezone", None) => "schedule.timezone".to_owned(),
-        ("invalid_payload_size", None) => "payload".to_owned(),
-        // `callback.url must not …`
-        ("invalid_callback" | "invalid_callback_url", None) => {
-            message.split([' ', ':']).next().unwrap_or_default().to_owned()
-        }
-        _ => return Vec::new(),
-    };
-    path.split('.').map(Value::from).collect()
 }

@@ -13,7 +13,7 @@ use crate::cli::client::commands::cue::next_run;
 use crate::cli::client::commands::schedule::{note, send_fields, understand_fields};
 use crate::cli::client::context::{Context, ask, environment};
 use crate::cli::client::cues::{FoundCue, label_of, schedule};
-use crate::cli::client::reworded::reworded;
+use crate::cli::client::refusals::reworded;
 use crate::cli::error::{CliError, cannot, failed, refused, usage};
 use crate::cli::input::yaml;
 use crate::cli::output::Format;

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use url::form_urlencoded::Serializer;
 
 use crate::cli::client::context::Context;
-use crate::cli::client::reworded::reworded;
+use crate::cli::client::refusals::reworded;
 use crate::cli::docs::help_of_error;
 use crate::cli::error::{CliError, usage};
 use crate::cli::nearest::did_you_mean;
@@ -46,10 +46,8 @@ const MAX_RESULT: usize = 100_000;
 /// The code of an empty queue, which is the usual result of a claim.
 const NOTHING_TO_CLAIM: &str = "claim_failed";
 
-/// Words of errors and their documentation, and the tools that do the same.
-const WORDS: [(&str, &str); 7] = [
-    (", or run `cued cue pause`", ""),
-    (", as `cued preview` does", ""),
+/// Commands in the documentation of errors, and the tools that do the same.
+const WORDS: [(&str, &str); 5] = [
     ("`cued cue list` and `cued whoami`", "listCues"),
     ("`cued run wait`", "getExecution"),
     ("`cued preview`", "previewSchedule"),
