@@ -1,9 +1,6 @@
 //! `cued channel`: add, list, show, set, test and rm, with secrets that stand on no command line.
 
-use std::fs;
 use std::io::Write as _;
-
-use serde_json::{Value, json};
 
 use crate::cli::client::sign_in::at_terminal;
 use crate::cli::client::start;
@@ -249,11 +246,8 @@ fn fields_are_changed_and_removed_one_by_one() {
     set("--quiet-hours 12:00-13:00 --tz Europe/Paris --tag c --event cue.paused");
     assert_eq!(field("quiet"), json!({"from": "12:00", "to": "13:00", "timezone": "Europe/Paris"}));
     assert_eq!((field("tags"), field("events")), (json!(["c"]), json!(["cue.paused"])));
-    assert_eq!(
-        (field("token"), field("priority")),
-        (json!("…6789"), json!(2)),
-        "the other fields stay"
-    );
+    // The other fields stay.
+    assert_eq!((field("token"), field("priority")), (json!("…6789"), json!(2)));
     set("--no-quiet-hours --no-tags --no-token --no-priority --name n2 --url http://127.0.0.1:9/u");
     let channel = shown(&home, "n2");
     let expected = json!({"quiet": null, "tags": [], "token": null, "priority": null, "url": "http://127.0.0.1:9/u"});

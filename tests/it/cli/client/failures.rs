@@ -1,7 +1,6 @@
 //! Failed requests, exit codes, and secrets that are never shown.
 
-use std::collections::BTreeSet;
-use std::fs::{self, Permissions};
+use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
 
 use clap::CommandFactory as _;
@@ -189,11 +188,7 @@ fn no_output_and_no_log_has_the_key() {
     let given = ClientHome::new().env("CUED_URL", server.url());
     let login = given.run_with_stdin(&["login", "--key", "-", "--verbose"], user.key());
     assert_eq!(login.code, 0, "{}", login.stderr);
-    assert!(
-        login.stderr.contains("GET ") && login.stderr.contains("/v1/auth/me 200"),
-        "{}",
-        login.stderr
-    );
+    assert_contains(&login.stderr, &["GET ", "/v1/auth/me 200"]);
     let elsewhere = ClientHome::signed_in(&server, &user).env("CUED_URL", "http://127.0.0.1:1");
     let unknown = ClientHome::new()
         .env("CUED_URL", server.url())

@@ -1,7 +1,5 @@
 //! Cues of one name, names with mistakes, and `cued cue add --or-update`; errors that name flags.
 
-use serde_json::json;
-
 use crate::cli::client::{add, start, stored};
 use crate::support::*;
 
@@ -188,16 +186,10 @@ fn add_or_update_refuses_twins_and_another_transport() {
     home.ok(&words(&format!("{NIGHTLY} -q")));
     let worker = "cue add --name nightly --cron '0 2 * * *' --worker";
     let refused = home.fails(&words(&format!("{worker} --or-update")), 5);
-    assert!(
-        refused.contains(") calls a URL, which cannot be changed: use another name"),
-        "{refused}"
-    );
+    assert_contains(&refused, &[") calls a URL, which cannot be changed: use another name"]);
     home.ok(&words(&format!("{worker} -q")));
     let refused = home.fails(&words(&format!("{NIGHTLY} --or-update")), 5);
-    assert!(
-        refused.contains("several cues have the name \"nightly\"; use the id:\n  cue_"),
-        "{refused}"
-    );
+    assert_contains(&refused, &["several cues have the name \"nightly\"; use the id:\n  cue_"]);
     assert_eq!(user.get("/v1/cues").expect(200)["total"], 2);
     home.fails(&["cue", "add", "--or-update", "--edit"], 2);
 }
@@ -264,10 +256,7 @@ fn a_refused_value_is_named_by_its_flag_and_in_words_for_people() {
     assert_eq!(unknown.lines().count(), 1, "in a pipe: {unknown}");
     // A program gets the answer of the server.
     let error = home.json_error(&words(&format!("{cron} --payload '[1,2]'")), 5);
-    assert!(
-        error["message"].as_str().unwrap().contains("Input should be a valid dictionary"),
-        "{error}"
-    );
+    assert_contains(error["message"].as_str().unwrap(), &["Input should be a valid dictionary"]);
     assert_eq!(user.get("/v1/cues").expect(200)["total"], 1);
 }
 
@@ -316,11 +305,8 @@ fn a_cue_is_found_and_updated_by_its_slug() {
     assert_eq!(text, "cued: no cue has the slug \"home/nighty\"; did you mean \"home/nightly\"?\n");
     home.ok(&words("cue set slug:home/nightly --name other"));
     home.ok(&words(&format!("{add} --or-update")));
-    assert_eq!(
-        user.get("/v1/cues/slug:home%2Fnightly").expect(200)["name"],
-        "nightly",
-        "found by the slug"
-    );
+    // The cue is found by its slug.
+    assert_eq!(user.get("/v1/cues/slug:home%2Fnightly").expect(200)["name"], "nightly");
     home.ok(&words(&format!("{} --or-update", add.replace("home/nightly", "home/2"))));
     assert_contains(
         &home.ok(&words("cue list --namespace home -o wide")),

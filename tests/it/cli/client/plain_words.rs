@@ -1,7 +1,5 @@
 //! Words that a person reads in place of those of the API, and filters that take both.
 
-use std::fs;
-
 use crate::cli::client::{Desk, START, start};
 use crate::support::*;
 

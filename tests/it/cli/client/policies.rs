@@ -1,7 +1,5 @@
 //! The limits of a cue on the command line: overlap, maximum age, deadline of an outcome, flows.
 
-use serde_json::{Value, json};
-
 use crate::cli::client::{Desk, start, stored};
 use crate::support::*;
 

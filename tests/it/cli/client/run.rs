@@ -1,8 +1,5 @@
 //! `cued run`: list, show, replay and wait.
 
-use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicUsize, Ordering};
-
 use crate::cli::client::Desk;
 use crate::cli::client::sink::{cue, fire};
 use crate::support::*;
@@ -33,20 +30,15 @@ fn runs_are_listed_newest_first_and_filtered() {
     assert_eq!(ids(&["--cue", &report]), line(&failed));
     assert_eq!(ids(&["--since", "1h"]), line(&retrying));
     assert_eq!(ids(&["--until", "2030-01-01 01:00"]), line(&failed));
-    assert_eq!(
-        ids(&["--until", "2030-01-01 03:00", "--tz", "Europe/Berlin"]),
-        line(&failed),
-        "02:00 in UTC"
-    );
+    // The instant is 02:00 in UTC.
+    assert_eq!(ids(&["--until", "2030-01-01 03:00", "--tz", "Europe/Berlin"]), line(&failed));
     assert_eq!(ids(&["--cause", "status_5xx"]), line(&retrying));
     assert_eq!(ids(&["--outcome", "reported_failure"]), line(&failed));
     assert_eq!(ids(&["--trigger", "schedule"]), "");
     assert_eq!(ids(&["--worker", "nobody"]), "");
     let one = desk.home.run(&["run", "list", "--limit", "1"]);
-    assert_eq!(
-        (one.stdout.lines().count(), one.stderr.as_str()),
-        (2, "1 of 2; --all shows the rest\n")
-    );
+    assert_eq!(one.stdout.lines().count(), 2);
+    assert_eq!(one.stderr.as_str(), "1 of 2; --all shows the rest\n");
     assert_eq!(desk.home.ok(&["run", "list", "--all"]).lines().count(), 3);
     let json = desk.user.get("/v1/executions?limit=100").text();
     assert_eq!(desk.home.ok(&["run", "list", "--json"]).trim_end(), json.trim_end());
@@ -298,16 +290,10 @@ fn an_ended_run_is_shown_and_its_result_is_the_exit_code() {
     let good = fire(&user, &cue);
     user.settle();
     let shown = home.ok(&["run", "wait", &good]);
-    assert!(
-        shown.contains("cue          report\nstatus       success\nattempts     1 of 2\n"),
-        "{shown}"
-    );
+    assert_contains(&shown, &["cue          report\nstatus       success\nattempts     1 of 2\n"]);
     assert_eq!(home.json(&["run", "wait", &good])["id"], json!(good));
-    assert_eq!(
-        home.ok(&["run", "wait", &good[..23], "-q"]),
-        format!("{good}\n"),
-        "by the beginning of its id"
-    );
+    // The beginning of its id names the run.
+    assert_eq!(home.ok(&["run", "wait", &good[..23], "-q"]), format!("{good}\n"));
     receiver.react(Reaction::Status(500));
     let cancelled = fire(&user, &cue);
     user.settle();
@@ -373,10 +359,7 @@ fn a_wait_ends_with_its_time_or_with_its_cue() {
     let cue = cue(&user, "report", &receiver, 2);
     let run = fire(&user, &cue);
     let error = home.fails(&["run", "wait", &run, "--timeout", "1s"], 1);
-    assert!(
-        error.contains(&format!("stopped waiting; the run continues: cued run wait {run}")),
-        "{error}"
-    );
+    assert_contains(&error, &[&format!("stopped waiting; the run continues: cued run wait {run}")]);
     assert_eq!(home.json_error(&["run", "wait", UNKNOWN], 3)["code"], "execution_not_found");
     home.fails(&["run", "wait", UNKNOWN, "--timeout", "never"], 2);
     assert!(home.ok(&["run", "wait", UNKNOWN, "--curl"]).contains(UNKNOWN));
@@ -459,10 +442,7 @@ fn failed_runs_are_counted_before_they_are_replayed() {
         "would replay 0 failed runs\n"
     );
     let unanswered = desk.home.fails(&with(&[]), 2);
-    assert!(
-        unanswered.contains("Replay 4 failed runs?") && unanswered.contains("-y"),
-        "{unanswered}"
-    );
+    assert_contains(&unanswered, &["Replay 4 failed runs?", "-y"]);
     assert_eq!(replays(&desk), (0, 0), "nobody was asked, nothing is done");
     let curl = desk.home.ok(&with(&["--curl", "--cue", "other"]));
     assert!(curl.contains("/v1/executions/replay") && curl.contains(r#""expected":1"#), "{curl}");
@@ -593,10 +573,7 @@ fn a_terminal_shows_a_question_and_a_bar() {
     copy_failed(&desk, 1_499, 1);
     let no = in_terminal(&desk.home, &["run", "replay", "--failed"], 80, "n\n");
     let Some(no) = no else { return skip("there is no `script`") };
-    assert!(
-        no.contains("Replay 1500 failed runs? [y/N]") && no.contains("nothing was changed"),
-        "{no}"
-    );
+    assert_contains(&no, &["Replay 1500 failed runs? [y/N]", "nothing was changed"]);
     assert_eq!(replays(&desk), (0, 0));
     let yes = in_terminal(&desk.home, &["run", "replay", "--failed"], 60, "y\n").unwrap();
     let bars: Vec<&str> = yes.split('\r').filter(|line| line.contains(" % ")).collect();

@@ -1,7 +1,5 @@
 //! `cued cue test`: what it sends and prints, and its exit codes.
 
-use serde_json::json;
-
 use crate::cli::client::{Desk, add, start};
 use crate::support::*;
 

@@ -136,10 +136,8 @@ fn a_run_in_a_sentence_has_its_short_id_at_a_terminal_and_the_next_step() {
     assert!(replayed.starts_with(&format!("replayed run {} as ", short(&ended))), "{replayed}");
     assert_eq!(replayed.trim().rsplit(' ').next().unwrap().len(), 8, "{replayed}");
     desk.user.settle();
-    assert!(
-        terminal.ok(&["run", "retry", &run]).starts_with(&format!("sending run {run} now")),
-        "short"
-    );
+    // A terminal takes and shows the short id.
+    assert!(terminal.ok(&["run", "retry", &run]).starts_with(&format!("sending run {run} now")));
     let long = "home/nas/photos/without-a-blank/".repeat(5);
     let id = add(&desk.home, &long);
     let question = terminal.fails(&["cue", "rm", &id], 2);
@@ -204,10 +202,8 @@ fn a_pipe_gets_whole_values_between_tabs() {
         )
     );
     let terminal = home.env("CUED_COLUMNS", "80");
-    assert!(
-        terminal.ok(&["run", "list", "-o", "wide"]).contains(&run),
-        "the wide form has whole ids"
-    );
+    // The wide form has whole ids.
+    assert!(terminal.ok(&["run", "list", "-o", "wide"]).contains(&run));
 }
 
 #[test]

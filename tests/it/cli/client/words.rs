@@ -62,11 +62,7 @@ fn a_text_that_is_not_understood_is_marked_and_adds_nothing() {
     let (_server, user, home) = start();
     let add = ["cue", "add", "--name", "w", "--worker"];
     let error = home.fails(&[&add[..], &["--cron", "every fortnight"]].concat(), 5);
-    assert!(
-        error.contains("`fortnight` is not understood here")
-            && error.contains("`every weekday at 9`"),
-        "{error}"
-    );
+    assert_contains(&error, &["`fortnight` is not understood here", "`every weekday at 9`"]);
     assert!(error.ends_with("\n  every fortnight\n        ^^^^^^^^^\n"), "{error}");
     let error = home.fails(&[&add[..], &["--cron", "last day of the month at 18:00"]].concat(), 5);
     assert!(error.contains("a cron has no last day of a month"), "{error}");
