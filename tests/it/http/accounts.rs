@@ -1,7 +1,5 @@
 //! `/v1/auth`: registration, the account, keys, the webhook secret.
 
-use std::thread;
-
 use cued::domain::webhook::signature::{SigningSecrets, standard_signature};
 
 use crate::support::*;

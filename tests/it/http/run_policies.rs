@@ -288,11 +288,8 @@ fn a_delivery_that_is_retried_holds_up_the_next_run() {
     receiver.react(Reaction::Status(200));
     user.advance("PT1M");
     assert_runs(&user, &cue, &[("09:05", "success"), ("09:10", "success")]);
-    assert_eq!(
-        receiver.count(),
-        3,
-        "the waiting run was sent as soon as the earlier one had ended"
-    );
+    // The waiting run was sent as soon as the earlier one had ended.
+    assert_eq!(receiver.count(), 3);
 }
 
 #[test]
@@ -360,11 +357,8 @@ fn an_execution_that_is_too_old_fails_on_time() {
     assert_contains(message, &["600 s", "max_age_seconds", "the URL returned 500"]);
     let never_claimed = execution_at(&user, &worker, "10:00");
     assert_has(&never_claimed, json!({"status": "failed", "cause": "expired", "attempts": 0}));
-    assert_eq!(
-        hook.deliveries()[0].json()["last_error"],
-        failed["error_message"],
-        "on_failure acts"
-    );
+    // `on_failure` acts.
+    assert_eq!(hook.deliveries()[0].json()["last_error"], failed["error_message"]);
     assert_eq!(receiver.count(), 2, "it is not tried again");
     user.post("/v1/executions/claim", &json!({"worker_id": "w"})).expect_error(409, "claim_failed");
     let list = user.get("/v1/executions?cause=expired").expect(200);
@@ -447,11 +441,8 @@ fn nobody_has_reported_the_outcome_in_time() {
         &["no outcome", "60 s"],
     );
     let shown = user.get(&path(&cue)).expect(200);
-    assert_eq!(
-        (&shown["status"], &shown["failing"]),
-        (&json!("paused"), &json!(0)),
-        "the delivery has succeeded"
-    );
+    assert_eq!(shown["status"], "paused", "the delivery has succeeded");
+    assert_eq!(shown["failing"], 0, "the delivery has succeeded");
     assert_eq!(user.get("/v1/executions?outcome_state=missing").expect(200)["total"], 1);
     user.post(&format!("/v1/executions/{}/verify", id(&run)), &json!({}))
         .expect_error(409, "invalid_state");

@@ -92,10 +92,7 @@ fn a_schedule_error_marks_its_part_on_every_route() {
     {
         let cue = super::changed(super::good_cue(), "schedule", Some(schedule));
         let refused = client.post("/v1/cues", &cue).expect_error(400, "invalid_schedule");
-        assert_eq!(
-            (&refused["error"]["field"], &refused["error"]["span"]),
-            (&json!(field), &Value::Null)
-        );
+        assert_has(&refused["error"], json!({"field": field, "span": null}));
     }
     let refused = client.post(&format!("{path}/fire"), &json!({"send_at": "noon"}));
     assert_eq!(refused.expect_error(400, "invalid_schedule")["error"]["field"], "send_at");

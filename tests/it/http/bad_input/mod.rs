@@ -4,8 +4,6 @@ mod callbacks;
 mod fields;
 mod paths;
 
-use serde_json::{Value, json};
-
 use crate::support::*;
 
 /// A request and its expected response.

@@ -1,8 +1,6 @@
 //! The stream of events: contents, limits and ends.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, mpsc};
-use std::time::Duration;
+use std::sync::mpsc;
 
 use cued::domain::notification::event::{Event, EventSink, EventType, PendingEvent};
 use http_body_util::{BodyExt, Empty};
@@ -60,10 +58,9 @@ fn a_stream_begins_with_a_greeting() {
         })
     );
     let head = user.call("HEAD", "/v1/events", &[], b"").unwrap();
-    assert_eq!(
-        (head.status, head.header("content-type"), head.header("content-length")),
-        (200, Some("text/event-stream"), None)
-    );
+    assert_eq!(head.status, 200);
+    assert_eq!(head.header("content-type"), Some("text/event-stream"));
+    assert_eq!(head.header("content-length"), None);
     assert_eq!(user.get("/v1/workers").status, 200, "the connection goes on after a HEAD");
 }
 

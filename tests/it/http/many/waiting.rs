@@ -1,8 +1,5 @@
 //! `retry` and `cancel` of an execution that waits (contract §5.4).
 
-use std::collections::BTreeMap;
-use std::thread;
-
 use crate::http::many::{START, check_counters, id, status_of, webhook_cue, worker_cue};
 use crate::support::*;
 

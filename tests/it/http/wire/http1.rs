@@ -116,11 +116,8 @@ fn a_wrong_method_gets_an_allow_header() {
     let server = TestServer::start();
     for method in ["POST", "OPTIONS", "PATCH", "BREW"] {
         let response = server.request(&get("/items/a").replace("GET", method));
-        assert_eq!(
-            (response.status, response.header("allow")),
-            (405, Some("GET, HEAD, DELETE")),
-            "{method}"
-        );
+        assert_eq!(response.status, 405, "{method}");
+        assert_eq!(response.header("allow"), Some("GET, HEAD, DELETE"), "{method}");
     }
 }
 
@@ -185,11 +182,8 @@ fn a_head_that_is_not_http_gets_a_status_alone_and_ends_the_connection() {
             }
             connection.send(&head);
             let response = connection.response();
-            assert_eq!(
-                (response.status, response.body.len()),
-                (status, 0),
-                "{head} → {response:?}"
-            );
+            assert_eq!(response.status, status, "{head} → {response:?}");
+            assert_eq!(response.body.len(), 0, "{head} → {response:?}");
             connection.stream().shutdown(std::net::Shutdown::Write).unwrap();
             assert_eq!(connection.rest(), "");
         }
