@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use clap::CommandFactory as _;
 use cued::cli::Cli;
 
+use crate::cli::client::start;
 use crate::support::*;
 
 /// A run of each command that makes requests and ends by itself.
@@ -279,4 +280,24 @@ fn a_damaged_credentials_file_is_reported_and_kept() {
         assert!(error["message"].as_str().unwrap().contains("is damaged"), "{error}");
     }
     assert_eq!(fs::read_to_string(home.credentials()).unwrap(), "{");
+}
+
+#[test]
+fn a_key_that_the_server_refuses_is_named_by_its_place() {
+    let (server, _user, home) = start();
+    let home = home.env("CUED_API_KEY", "cue_sk_00000000000000000000000000000000");
+    let expected = format!(
+        "cued: {} does not accept the API key in CUED_API_KEY: unset it, or replace it\n",
+        server.url()
+    );
+    assert_eq!(home.fails(&["cue", "list"], 4), expected);
+    let stored = ClientHome::new();
+    let profile =
+        json!({"url": server.url(), "api_key": "cue_sk_00000000000000000000000000000000"});
+    stored.store(&json!({"current": "home", "profiles": {"home": profile}}));
+    let error = stored.fails(&["cue", "list"], 4);
+    assert!(
+        error.ends_with("does not accept the API key of profile home: run `cued login`\n"),
+        "{error}"
+    );
 }

@@ -100,15 +100,6 @@ fn a_flag_counts_before_the_form_of_the_environment() {
 }
 
 #[test]
-fn wrong_usage_is_json_for_a_program() {
-    let home = ClientHome::without_server();
-    for line in [&["cue", "list", "--limit", "x"][..], &["cue", "no"], &["whoami", "--no"]] {
-        assert_eq!(home.json_error(line, 2)["code"], "usage", "{line:?}");
-        assert!(home.fails(line, 2).starts_with("cued: "), "{line:?}");
-    }
-}
-
-#[test]
 fn a_list_shows_the_end_of_a_long_message() {
     let desk = Desk::new();
     let run = desk.fire(&desk.worker_cue("report"));

@@ -350,23 +350,6 @@ fn the_key_of_the_environment_is_not_stored() {
     assert_eq!(home.stored()["profiles"]["default"]["email"], json!("bob@example.com"));
 }
 
-#[test]
-fn a_bad_address_is_wrong_usage() {
-    let home = ClientHome::new();
-    for (address, word) in [
-        ("a b", "no address of a server"),
-        ("ftp://pi", "not with ftp://"),
-        ("http://me:word@pi", "no user name"),
-        ("http://pi/auth/device?code=AB", "is a page"),
-    ] {
-        for arguments in [&["login", address][..], &["whoami", "--url", address]] {
-            let text = home.fails(arguments, 2);
-            assert!(text.contains(word), "{text}");
-        }
-    }
-    assert!(home.fails(&["login", "--profile", "", "127.0.0.1:1"], 2).contains("--profile"));
-}
-
 /// A home that is signed in with a second key of `user`; that key.
 fn signed_in(server: &Server, user: &Client, profile: &str, home: &ClientHome) -> Client {
     let key = user.post("/v1/auth/keys", &json!({"name": "laptop"})).expect(201)["api_key"].clone();
@@ -457,14 +440,6 @@ fn no_other_profile_becomes_current() {
     home.ok(&["whoami", "--profile", "a"]);
 }
 
-#[test]
-fn a_key_of_the_environment_is_not_left() {
-    let (server, user) = Server::with_user(DEV_UNLIMITED);
-    let home = ClientHome::signed_in(&server, &user);
-    assert!(home.fails(&["logout"], 2).contains("the key comes from CUED_API_KEY"));
-    user.get("/v1/auth/me").expect(200);
-}
-
 /// A command at a terminal, and its keyboard.
 pub fn at_terminal(home: &ClientHome, arguments: &str) -> Option<(LoginCommand, ChildStdin)> {
     let mut waiting = LoginCommand::start(home.at_terminal(arguments)?, home, Stdio::piped());
@@ -551,16 +526,4 @@ fn the_browser_gets_the_link_in_a_file_and_not_as_an_argument() {
     assert_eq!(open.code(), 0, "{}", open.output());
     assert!(!file.exists());
     assert!(open.output().contains("Opened in the browser"), "{}", open.output());
-}
-
-#[test]
-fn whoami_shows_the_account_of_the_key() {
-    let server = Server::start(DEV_UNLIMITED);
-    let user = server.client().register("ann@example.com");
-    let home = ClientHome::signed_in(&server, &user);
-    let shown = home.ok(&["whoami"]);
-    assert_contains(&shown, &["email   ann@example.com\n", &server.url()]);
-    assert!(shown.contains("cues    0 active, no limit\n"), "{shown}");
-    assert_contains(&shown, &[&format!("key     {}… from CUED_API_KEY\n", &user.key()[..12])]);
-    assert_eq!(home.json(&["whoami"])["email"], json!("ann@example.com"));
 }

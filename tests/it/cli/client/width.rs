@@ -205,19 +205,3 @@ fn a_pipe_gets_whole_values_between_tabs() {
     // The wide form has whole ids.
     assert!(terminal.ok(&["run", "list", "-o", "wide"]).contains(&run));
 }
-
-#[test]
-fn an_empty_list_says_what_to_do_next_and_prints_nothing() {
-    let (_server, _user, home) = start();
-    let said = |line: &str| {
-        let run = home.run(&words(line));
-        assert_eq!((run.code, run.stdout.as_str()), (0, ""), "{line}: {run:?}");
-        run.stderr
-    };
-    assert!(said("cue list").starts_with("No cues yet. Add one: cued cue add --name"));
-    assert!(said("run list").contains("cued cue fire"));
-    assert!(said("worker list").contains("cued work --task"));
-    assert_eq!(said("cue list --status paused"), "Nothing matches these flags.\n");
-    assert_eq!(said("cue list -q"), "");
-    assert_eq!(home.run(&words("cue list --json")).stderr, "");
-}
