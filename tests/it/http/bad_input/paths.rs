@@ -52,6 +52,8 @@ fn missing_resources_and_those_of_other_users_are_indistinguishable() {
         Case::get(&format!("{path}/missed")).expect_error(404, "cue_not_found"),
         Case::get(&format!("{path}/upcoming")).expect_error(404, "cue_not_found"),
         Case::post(&format!("{path}/fire"), &json!({})).expect_error(404, "cue_not_found"),
+        Case::get(&format!("/v1/stats?cue_id={}", id(&cue))).expect_error(404, "cue_not_found"),
+        Case::get(&format!("/v1/events?cue_id={}", id(&cue))).expect_error(404, "cue_not_found"),
     ]);
     let path = format!("/v1/executions/{fired}");
     rows.extend([

@@ -1,6 +1,5 @@
 //! Bulk replays, and the bounds of bulk requests.
 
-use crate::http::bad_input::{Case, check};
 use crate::http::many::{
     START, check_counters, copy_failed, failed_runs, id, keeping_all, status_of, webhook_cue,
     worker_cue,
@@ -221,73 +220,6 @@ fn a_filter_leaves_cancelled_runs_out() {
 const BULK: &str = "/v1/cues/bulk";
 const REPLAY: &str = "/v1/executions/replay";
 const DELETE: &str = "/v1/cues/bulk-delete";
-
-#[test]
-fn every_bad_body_names_its_field() {
-    let (_server, user) = Server::with_clock_and_user(START);
-    let cue = user.create(&worker_cue("cue"));
-    let run = failed_runs(&user, &cue, 1).remove(0);
-    let (own, many) = ([id(&cue)], vec!["x"; 501]);
-    let bulk = |body: Value| Case::post(BULK, &body);
-    let delete = |name: &str, value: Value| {
-        let mut body = json!({"action": "delete"});
-        body[name] = value;
-        bulk(body).named(name)
-    };
-    let both = |name: &str, value: Value| {
-        let mut body = json!({"action": "delete", "ids": own});
-        body[name] = value;
-        bulk(body).named(name)
-    };
-    let expected =
-        |value: Value| bulk(json!({"action": "delete", "filter": {}, "expected": value}));
-    let filter = |value: Value| bulk(json!({"action": "delete", "filter": value, "expected": 1}));
-    let replay = |body: Value| Case::post(REPLAY, &body);
-    let failed = |value: Value| replay(json!({"filter": value, "expected": 1}));
-    let remove = |body: Value| Case::post(DELETE, &body);
-    check(
-        &user,
-        [
-            bulk(json!({"ids": own})).invalid("missing", "body.action"),
-            bulk(json!({"ids": own, "action": "stop"})).invalid("literal_error", "body.action"),
-            bulk(json!({"action": "delete"})).invalid("value_error", "body.ids"),
-            delete("ids", json!([])).invalid("too_short", "body.ids"),
-            delete("ids", json!(many)).invalid("too_long", "body.ids"),
-            delete("ids", json!(own[0])).invalid("list_type", "body.ids"),
-            delete("ids", json!([own[0], 7])).invalid("string_type", "body.ids.1"),
-            delete("ids", json!(["x".repeat(65)])).invalid("string_too_long", "body.ids.0"),
-            delete("filter", json!({})).invalid("missing", "body.expected"),
-            both("filter", json!({})).invalid("value_error", "body.filter"),
-            both("expected", json!(1)).invalid("value_error", "body.expected"),
-            both("dry_runs", json!(true)).invalid("extra_forbidden", "body.dry_runs"),
-            expected(json!(-1)).invalid("greater_than_equal", "body.expected"),
-            expected(json!(10_001)).invalid("less_than_equal", "body.expected"),
-            expected(json!("1")).invalid("int_type", "body.expected"),
-            filter(json!([])).invalid("model_attributes_type", "body.filter"),
-            filter(json!({"statsu": "paused"})).invalid("extra_forbidden", "body.filter.statsu"),
-            filter(json!({"status": "broken"})).invalid("literal_error", "body.filter.status"),
-            filter(json!({"transport": "mail"})).invalid("literal_error", "body.filter.transport"),
-            filter(json!({"failing": "yes"})).invalid("bool_type", "body.filter.failing"),
-            filter(json!({"q": ""})).invalid("string_too_short", "body.filter.q"),
-            filter(json!({"q": "x".repeat(101)})).invalid("string_too_long", "body.filter.q"),
-            replay(json!({})).invalid("value_error", "body.ids"),
-            replay(json!({"ids": many})).invalid("too_long", "body.ids"),
-            replay(json!({"ids": [run], "action": "x"})).invalid("extra_forbidden", "body.action"),
-            failed(json!({"status": "success"})).invalid("literal_error", "body.filter.status"),
-            failed(json!({"cause": "weather"})).invalid("literal_error", "body.filter.cause"),
-            failed(json!({"since": "noon"})).invalid("value_error", "body.filter.since"),
-            failed(json!({"since": START, "until": START}))
-                .invalid("value_error", "body.filter.until"),
-            failed(json!({"until": 7})).invalid("string_type", "body.filter.until"),
-            failed(json!({"cue": "x"})).invalid("extra_forbidden", "body.filter.cue"),
-            remove(json!({})).invalid("missing", "body.ids"),
-            remove(json!({"ids": many})).invalid("too_long", "body.ids"),
-            remove(json!({"ids": own, "filter": {}})).invalid("extra_forbidden", "body.filter"),
-        ],
-    );
-    assert_eq!(status_of(&user, &cue), "active");
-    assert_eq!(user.get("/v1/executions").expect(200)["total"], 1);
-}
 
 #[test]
 fn five_hundred_ids_are_taken_and_unknown_ones_answered() {
