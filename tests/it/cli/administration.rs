@@ -253,7 +253,7 @@ fn a_disabled_user_has_no_keys_and_no_runs_until_it_is_enabled() {
     let paused = ann.get(&path).expect(200);
     assert_eq!((&paused["status"], &paused["next_run"]), (&json!("paused"), &json!(null)));
     let failed = &paused["executions"][0];
-    assert_has(&failed, json!({"status": "failed", "error_message": "account_disabled"}));
+    assert_has(failed, json!({"status": "failed", "error_message": "account_disabled"}));
     assert_eq!(ann.advance("PT2H")["fired"], 2, "bob's");
     ann.patch(&path, &json!({"status": "active"})).expect(200);
     assert_eq!(ann.advance("PT1H")["fired"], 2);

@@ -367,7 +367,7 @@ fn a_clock_that_was_ahead_is_told_everywhere_and_accepted_without_a_second_run()
     let health = user.get("/health").json();
     assert_eq!(health["clock_behind_until"], "2026-03-06T12:30:30Z");
     let reason = health["reason"].as_str().unwrap();
-    assert_contains(&reason, &["2026-03-06T12:30:30Z", "cued clock accept"]);
+    assert_contains(reason, &["2026-03-06T12:30:30Z", "cued clock accept"]);
     let overview = user.get("/v1/overview").json();
     assert_has(&overview["server"], json!({"status": "degraded", "reason": health["reason"]}));
     let alerts = || {

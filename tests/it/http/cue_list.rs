@@ -196,7 +196,7 @@ fn a_cursor_is_refused_with_another_list_and_when_it_is_none() {
     let refused = |query: &str, reason: &str| {
         let refusal = user.get(&format!("/v1/cues?{query}")).expect(422);
         let detail = &refusal["detail"][0];
-        assert_has(&detail, json!({"type": "value_error", "loc": ["query", "cursor"]}));
+        assert_has(detail, json!({"type": "value_error", "loc": ["query", "cursor"]}));
         assert!(detail["msg"].as_str().unwrap().contains(reason), "{query}: {detail}");
     };
     for garbage in ["", "x", "AAAA", "%C3%A4", "0%00", &"A".repeat(5_000), &newest[1..]] {

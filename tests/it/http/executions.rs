@@ -276,19 +276,3 @@ fn a_reported_error_is_the_error_message_of_its_execution() {
         assert_eq!(shown["outcome"]["error"], report.get("error").cloned().unwrap_or_default());
     }
 }
-
-#[test]
-fn verify_says_what_it_recorded() {
-    let (_server, user) = Server::with_user(DEV_UNLIMITED);
-    for (body, valid) in
-        [(json!({}), true), (json!({"valid": true}), true), (json!({"valid": false}), false)]
-    {
-        let execution = claimed(&user, "manual");
-        user.post(&format!("{execution}/outcome"), &json!({"success": true})).expect(200);
-        let verified = user.post(&format!("{execution}/verify"), &body).expect(200);
-        assert_eq!(verified["valid"], json!(valid));
-        assert_eq!(verified["verdict"]["valid"], json!(valid));
-    }
-    let alert = &user.get("/v1/alerts?alert_type=verification_failed").expect(200)["alerts"][0];
-    assert_eq!(alert["metadata"]["outcome_state"], "verification_failed");
-}

@@ -41,7 +41,7 @@ fn a_cue_has_the_tags_that_it_was_given() {
     none["tags"] = Value::Null;
     let none = user.create(&none);
     assert_eq!(none["tags"], json!([]));
-    assert_eq!(none["warning"].as_str().unwrap().contains("tags"), false);
+    assert!(!none["warning"].as_str().unwrap().contains("tags"));
     let shown = || {
         let listed = user.get("/v1/cues?sort=created").expect(200)["cues"][0]["tags"].clone();
         assert_eq!(user.get(&path(&cue)).expect(200)["tags"], listed);

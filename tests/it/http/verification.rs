@@ -225,19 +225,6 @@ fn a_decided_outcome_can_be_reopened_for_verification() {
 }
 
 #[test]
-fn verdicts_and_evidence_require_a_report() {
-    let (api, ada) = Api::with_user("ada");
-    let run = Run::new(&api, &ada, VerificationMode::Manual);
-    for (method, what) in
-        [("POST", "/verify"), ("POST", "/verification-pending"), ("PATCH", "/evidence")]
-    {
-        run.is_refused(method, what);
-    }
-    let shown = run.shown();
-    assert_eq!((&shown["outcome_state"], &shown["evidence"]), (&Value::Null, &Value::Null));
-}
-
-#[test]
 fn later_evidence_verifies_a_success() {
     let (api, ada) = Api::with_user("ada");
     let run = Run::reported(

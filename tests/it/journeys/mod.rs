@@ -83,7 +83,7 @@ fn a_delivered_execution_is_verified_by_the_evidence_of_its_receiver() {
     assert_eq!(state(execution).as_deref(), Some("verification_failed"));
     assert_eq!(execution["evidence"], evidence);
     let verdict = json!({"valid": false, "reason": "the post is empty", "verified_at": "2026-01-05T01:00:00Z"});
-    assert_has(&execution, json!({"verdict": verdict, "id": user.get(&run).expect(200)["id"]}));
+    assert_has(execution, json!({"verdict": verdict, "id": user.get(&run).expect(200)["id"]}));
     user.delete(&format!("/v1/cues/{}", id(&cue)));
     user.post(&format!("{run}/verify"), &json!({})).expect_error(404, "execution_not_found");
     for (method, what) in

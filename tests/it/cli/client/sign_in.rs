@@ -108,7 +108,7 @@ fn a_new_address_has_an_account_at_once_on_a_server_without_mail() {
     assert!(run.stderr.contains("Created an account for"), "{}", run.stderr);
     let profile = &home.stored()["profiles"]["default"];
     assert_eq!(home.stored()["current"], json!("default"));
-    assert_has(&profile, json!({"url": server.url(), "email": "ann@example.com"}));
+    assert_has(profile, json!({"url": server.url(), "email": "ann@example.com"}));
     assert_eq!(mode(&home.credentials()), 0o600);
     let user = server.client().with_key(profile["api_key"].as_str().unwrap());
     assert_eq!(user.get("/v1/auth/keys").expect(200)["keys"][0]["id"], profile["key_id"]);

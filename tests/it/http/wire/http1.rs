@@ -95,23 +95,6 @@ fn pages_have_their_security_headers() {
 }
 
 #[test]
-fn a_client_request_id_is_kept_only_if_it_is_safe() {
-    let server = TestServer::start();
-    let ask = |id: &str| {
-        server.request(&post("/echo", "").replace("Host", &format!("X-Request-Id: {id}\r\nHost")))
-    };
-    let kept = ask("Abc-1.2_3");
-    assert_eq!(kept.header("x-request-id"), Some("Abc-1.2_3"));
-    assert_eq!(kept.json()["id"], "Abc-1.2_3");
-    for odd in ["a b", "a\tSet-Cookie: b", "a%0d%0ab", "<script>", &"a".repeat(129)] {
-        let replaced = ask(odd);
-        assert_eq!(replaced.header("x-request-id").unwrap().len(), 36, "{odd}");
-        assert_eq!(replaced.json()["id"], replaced.header("x-request-id").unwrap());
-        assert_headers(&replaced);
-    }
-}
-
-#[test]
 fn a_wrong_method_gets_an_allow_header() {
     let server = TestServer::start();
     for method in ["POST", "OPTIONS", "PATCH", "BREW"] {

@@ -254,7 +254,7 @@ fn the_log_is_on_standard_error_as_text_or_json_and_results_for_programs_on_stan
     exits(&json, 8);
     let log = lines(&json.stderr);
     let failed = log.iter().find(|line| line["message"] == "run failed").unwrap();
-    assert_has(&failed, json!({"execution_id": execution, "reason": "exit code 1"}));
+    assert_has(failed, json!({"execution_id": execution, "reason": "exit code 1"}));
     assert_eq!(log.last().unwrap()["error"]["code"], "failed_run");
     let printed = lines(&json.stdout);
     assert_eq!((printed.len(), &printed[0]["execution_id"]), (1, &json!(execution)));
