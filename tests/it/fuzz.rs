@@ -1,10 +1,8 @@
 //! Random input for every parser: mutations of valid texts, and heads of HTTP requests.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
+use std::net::{IpAddr, Shutdown};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::Arc;
-use std::time::Instant;
 
 use cued::domain::schedule::cron::CronExpr;
 use cued::domain::schedule::interval::Interval;
@@ -313,11 +311,8 @@ fn json_documents() {
     ];
     fuzz("json", 2_500_000, Mutator::new("json", SEEDS, WORDS), |input| {
         let Some(text) = compact(input) else { return false };
-        assert_eq!(
-            compact(text.as_bytes()).as_ref(),
-            Some(&text),
-            "the compact form is its own compact form"
-        );
+        // The compact form is its own compact form.
+        assert_eq!(compact(text.as_bytes()).as_ref(), Some(&text));
         true
     });
 }
@@ -396,11 +391,8 @@ fn callback_urls() {
     fuzz("callback URL", 2_000_000, Mutator::new("callback URL", SEEDS, WORDS), |input| {
         let given = String::from_utf8_lossy(input);
         let Ok(target) = check_url(&given, &policy) else { return false };
-        assert_eq!(
-            check_url(&target.url, &policy).as_ref(),
-            Ok(&target),
-            "the stored URL is its own form"
-        );
+        // The stored URL is its own form.
+        assert_eq!(check_url(&target.url, &policy).as_ref(), Ok(&target));
         check_target(&target, &policy);
         true
     });

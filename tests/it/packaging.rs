@@ -100,10 +100,8 @@ fn the_list_of_components_is_the_same_each_time_and_leaves_out_tests() {
     assert!(first.status.success(), "{}", said(&first));
     assert_eq!(said(&first), said(&second));
     let list: Value = serde_json::from_slice(&first.stdout).unwrap();
-    assert_eq!(
-        (list["bomFormat"].as_str(), list["specVersion"].as_str()),
-        (Some("CycloneDX"), Some("1.5"))
-    );
+    assert_eq!(list["bomFormat"].as_str(), Some("CycloneDX"));
+    assert_eq!(list["specVersion"].as_str(), Some("1.5"));
     assert_eq!(list["metadata"]["timestamp"], "2023-11-14T22:13:20Z");
     let components = list["components"].as_array().unwrap();
     let named = |name: &str| components.iter().find(|component| component["name"] == name);

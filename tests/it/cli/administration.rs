@@ -1,12 +1,9 @@
 //! `cued user` and `cued key`: the built program, before the first server, next to one and without one.
 
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
-use std::process::{Output, Stdio};
-use std::{fs, thread};
+use std::process::Output;
 
 use rusqlite::Connection;
-use tempfile::TempDir;
 
 use crate::support::*;
 
@@ -27,11 +24,8 @@ pub fn ok(db: &Path, arguments: &[&str]) -> String {
 #[track_caller]
 pub fn fails(db: &Path, arguments: &[&str], code: i32) -> String {
     let output = on(db, arguments);
-    assert_eq!(
-        (output.status.code(), output.stdout.as_slice()),
-        (Some(code), &b""[..]),
-        "{arguments:?}"
-    );
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}");
+    assert_eq!(output.stdout.as_slice(), &b""[..], "{arguments:?}");
     stderr(&output)
 }
 
@@ -73,10 +67,7 @@ fn the_first_user_can_be_added_before_the_first_start() {
     assert_eq!((value(&printed, "email"), mode(&server.db())), ("ann@example.com", 0o600));
     server.restart();
     let me = server.client().with_key(value(&printed, "api key")).get("/v1/auth/me").expect(200);
-    assert_eq!(
-        (&me["id"], &me["email"]),
-        (&json!(value(&printed, "user")), &json!("ann@example.com"))
-    );
+    assert_has(&me, json!({"id": value(&printed, "user"), "email": "ann@example.com"}));
 }
 
 #[test]
@@ -262,10 +253,7 @@ fn a_disabled_user_has_no_keys_and_no_runs_until_it_is_enabled() {
     let paused = ann.get(&path).expect(200);
     assert_eq!((&paused["status"], &paused["next_run"]), (&json!("paused"), &json!(null)));
     let failed = &paused["executions"][0];
-    assert_eq!(
-        (&failed["status"], &failed["error_message"]),
-        (&json!("failed"), &json!("account_disabled"))
-    );
+    assert_has(failed, json!({"status": "failed", "error_message": "account_disabled"}));
     assert_eq!(ann.advance("PT2H")["fired"], 2, "bob's");
     ann.patch(&path, &json!({"status": "active"})).expect(200);
     assert_eq!(ann.advance("PT1H")["fired"], 2);

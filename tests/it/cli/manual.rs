@@ -1,10 +1,5 @@
 //! The manual pages and the transcripts of the documentation.
 
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
-
-use tempfile::TempDir;
 use trycmd::TestCases;
 
 use crate::support::*;

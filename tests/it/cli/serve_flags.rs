@@ -1,13 +1,8 @@
 //! Flags of `cued serve`, and starts that fail.
 
-use std::fs;
 use std::io::{self, BufRead, BufReader};
-use std::net::SocketAddr;
 use std::os::unix::process::CommandExt as _;
-use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
-
-use tempfile::TempDir;
+use std::process::{Child, Output};
 
 use crate::cli::administration::{fails, new_file, ok, stderr};
 use crate::journeys::monitoring::metrics::scrape;
@@ -130,12 +125,7 @@ fn a_file_with_a_later_last_seen_time_logs_a_warning() {
     assert_eq!(server.stop(), Some(0));
     assert!(!server.log().contains("behind the database"), "{}", server.log());
     server.restart_at("2029-01-01T00:00:00Z");
-    assert!(
-        server.log().contains("behind the database")
-            && server.log().contains("last_seen=2030-01-01T00:01:00Z"),
-        "{}",
-        server.log()
-    );
+    assert_contains(&server.log(), &["behind the database", "last_seen=2030-01-01T00:01:00Z"]);
 }
 
 #[test]
@@ -219,12 +209,8 @@ fn serve(db: &Path) -> Command {
 /// The message of a start that must fail.
 #[track_caller]
 fn refused(output: &Output, code: i32) -> String {
-    assert_eq!(
-        (output.status.code(), output.stdout.as_slice()),
-        (Some(code), &b""[..]),
-        "{}",
-        stderr(output)
-    );
+    assert_eq!(output.status.code(), Some(code), "{}", stderr(output));
+    assert_eq!(output.stdout.as_slice(), &b""[..], "{}", stderr(output));
     stderr(output)
 }
 
@@ -236,29 +222,20 @@ fn a_port_in_use_is_named_with_the_way_out() {
     let text =
         refused(&cued(&["serve", "--listen", &listen, "--db"]).arg(&db).output().unwrap(), 1);
     assert!(text.contains(&format!("cannot listen on {listen}")), "{text}");
-    assert!(
-        text.contains("another cued, has this port: stop it, or give another --listen"),
-        "{text}"
-    );
+    assert_contains(&text, &["another cued, has this port: stop it, or give another --listen"]);
     assert!(!db.exists());
     let text = refused(
         &cued(&["serve", "--listen", "192.0.2.1:8000", "--db"]).arg(&db).output().unwrap(),
         1,
     );
-    assert!(
-        text.contains("this machine has no such address") && text.contains("0.0.0.0"),
-        "{text}"
-    );
+    assert_contains(&text, &["this machine has no such address", "0.0.0.0"]);
 }
 
 #[test]
 fn a_place_that_cannot_have_a_database_is_named_with_the_way_out() {
     let folder = TempDir::new().unwrap();
     let text = refused(&serve(&folder.path().join("missing/cued.db")).output().unwrap(), 1);
-    assert!(
-        text.contains("missing/cued.db cannot be used") && text.contains("create it"),
-        "{text}"
-    );
+    assert_contains(&text, &["missing/cued.db cannot be used", "create it"]);
     assert!(!folder.path().join("missing").exists());
     let text = refused(&serve(folder.path()).output().unwrap(), 1);
     assert!(text.contains("Give --db the path of a file in it"), "{text}");
@@ -364,15 +341,9 @@ fn a_downgrade_is_refused_with_the_way_back() {
     file.close().unwrap();
     let before = fs::read(&db).unwrap();
     let text = refused(&serve(&db).output().unwrap(), 1);
-    assert!(
-        text.contains("written by a newer cued") && text.contains("use that newer cued again"),
-        "{text}"
-    );
+    assert_contains(&text, &["written by a newer cued", "use that newer cued again"]);
     let copy = format!("{}.v{version}", db.display());
-    assert!(
-        text.contains(&format!("`cued restore {copy} --db {} --replace`", db.display())),
-        "{text}"
-    );
+    assert_contains(&text, &[&format!("`cued restore {copy} --db {} --replace`", db.display())]);
     assert!(fs::read(&db).unwrap() == before);
 
     // The way that the sentence names.
@@ -407,10 +378,7 @@ fn a_server_whose_file_has_seen_the_future_is_degraded_until_its_clock_is_accept
     assert!(scrape(&server).value("cued_clock_behind_seconds", &[]) > 1e8);
 
     let said = ok(&server.db(), &["clock", "accept"]);
-    assert!(
-        said.contains("from 2060-01-01T00:02:00Z to ") && said.contains("1 cue recomputed"),
-        "{said}"
-    );
+    assert_contains(&said, &["from 2060-01-01T00:02:00Z to ", "1 cue recomputed"]);
     until("the server goes on", || {
         (user.get("/health").expect(200)["status"] == "healthy").then_some(())
     });

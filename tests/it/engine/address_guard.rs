@@ -1,10 +1,6 @@
 //! The address guard on the webhook client: no connection to a blocked address, whatever its source.
 
-use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use cued::domain::execution::attempt::FailureCause;
 use cued::domain::webhook::address_policy::{AddressPolicy, AllowRule};
@@ -284,10 +280,8 @@ fn the_error_of_a_blocked_name_equals_that_of_an_unknown_one() {
     let unknown = error("");
     for addresses in ["10.1.2.3", "10.1.2.3 10.1.2.4", "127.0.0.1", "169.254.169.254", "fd12::7"] {
         let blocked = error(addresses);
-        assert_eq!(
-            (blocked.to_string(), blocked.cause()),
-            (unknown.to_string(), FailureCause::UnknownName)
-        );
+        assert_eq!(blocked.to_string(), unknown.to_string());
+        assert_eq!(blocked.cause(), FailureCause::UnknownName);
         let first = addresses.split(' ').next().unwrap();
         assert!(!blocked.to_string().contains(first), "{blocked}");
         assert!(

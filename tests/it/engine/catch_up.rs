@@ -1,7 +1,5 @@
 //! The start after an outage: the size of the transactions, the order of runs, and the alert.
 
-use std::collections::BTreeMap;
-
 use cued::clock::Clock;
 use cued::domain::row_keys::{CueKey, UserKey};
 use cued::domain::schedule::catch_up::{MissReason, Outage};

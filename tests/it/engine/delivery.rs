@@ -1,9 +1,6 @@
 //! Deliveries of webhooks, and their failures.
 
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::sync::mpsc::channel;
-use std::time::Duration;
 
 use cued::domain::account::user::ACCOUNT_DISABLED;
 use cued::domain::row_keys::{ExecutionKey, UserKey};
@@ -191,10 +188,8 @@ fn an_interrupted_delivery_repeats_with_the_same_attempt_number() {
     let claimed = fixture.claim_deliveries(&mut Dispatcher::new(64));
     assert_eq!(claimed.len(), 2);
     assert_eq!(fixture.state(first), ("delivering".to_owned(), 1));
-    assert!(
-        fixture.claim_deliveries(&mut Dispatcher::new(64)).is_empty(),
-        "never two attempts at once"
-    );
+    // Never two attempts at once.
+    assert!(fixture.claim_deliveries(&mut Dispatcher::new(64)).is_empty());
 
     let fixture = fixture.restart();
     assert_eq!(requeue_interrupted(&fixture.app).unwrap(), 2);
@@ -234,21 +229,15 @@ fn the_result_of_a_deleted_cue_is_dropped_even_if_its_row_id_is_reused() {
         fixture.write(|tx| retention::delete_cue(tx, UserKey::new(1), "cue_100000000000").unwrap())
     );
     let other = fixture.due(fixture.webhook_cue("https://example.org/"));
-    assert_eq!(
-        fixture.field::<ExecutionKey>(other, "key"),
-        returned.record.attempt_ref.key,
-        "SQLite gives the key again"
-    );
+    // SQLite gives the key again.
+    assert_eq!(fixture.field::<ExecutionKey>(other, "key"), returned.record.attempt_ref.key);
     let mut elsewhere = Dispatcher::new(64);
     assert_eq!(fixture.claim_deliveries(&mut elsewhere).len(), 1);
 
     dispatcher.run_once(&fixture.app, vec![returned], DispatcherMode::Draining).unwrap();
     assert_eq!(fixture.state(other), ("delivering".to_owned(), 1));
-    assert_eq!(
-        fixture.app.engine_stats.delivered.get(),
-        1,
-        "counted, because the attempt has ended"
-    );
+    // Counted, because the attempt has ended.
+    assert_eq!(fixture.app.engine_stats.delivered.get(), 1);
     assert_eq!(dispatcher.unfinished(), 0);
 }
 

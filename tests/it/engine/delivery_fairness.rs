@@ -1,8 +1,7 @@
 //! Fair shares of the delivery: the order of claims, herds, receivers that hang, large bodies, stop.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Condvar, Mutex};
-use std::time::Duration;
+use std::sync::Condvar;
 
 use cued::domain::ids::ExecutionId;
 use cued::domain::row_keys::UserKey;

@@ -1,8 +1,5 @@
 //! The scheduler: due cues, and executions that are overdue at a start.
 
-use std::sync::atomic::Ordering;
-use std::time::Duration;
-
 use cued::clock::Clock;
 use cued::domain::account::plan::PlanLimits;
 use cued::domain::account::user::{Caller, Credential};
@@ -15,7 +12,6 @@ use cued::service::finish::pause_above_limit;
 use cued::store::ReadTx;
 use cued::store::cues::due_cues::{self, MissedRuns};
 use cued::store::executions::execution_list;
-use jiff::Timestamp;
 
 use crate::support::*;
 

@@ -1,11 +1,7 @@
 //! TLS of callbacks and of mail: authorities of the operator, and servers that must not be trusted.
 
 use std::io::{self, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
-use std::{fs, thread};
+use std::sync::atomic::AtomicU32;
 
 use cued::mail::queue::LoginMailer;
 use cued::mail::{Mail, MailTransport, Smtp};

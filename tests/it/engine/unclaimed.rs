@@ -14,7 +14,6 @@ use cued::engine::scheduler::reaper::{
 use cued::store::alerts::{self, AlertFilter};
 use cued::store::cues;
 use cued::store::executions::{claims, policies};
-use jiff::{SignedDuration, Timestamp};
 
 use crate::support::*;
 
@@ -87,11 +86,8 @@ fn a_failure_for_want_of_a_claim_has_the_consequences_of_any_other() {
     assert_eq!(fixture.cue(once.key).status, CueStatus::Failed);
     assert_eq!(fixture.cue(pausing.key).status, CueStatus::Paused);
     let kinds: Vec<_> = alerts(&fixture, user).iter().map(|it| it.alert_type.as_str()).collect();
-    assert_eq!(
-        kinds,
-        ["consecutive_failures"],
-        "three in a row, and none about the wait that has ended"
-    );
+    // Three in a row, and none about the wait that has ended.
+    assert_eq!(kinds, ["consecutive_failures"]);
 }
 
 #[test]
@@ -260,11 +256,8 @@ fn an_account_with_a_thousand_alerts_within_the_hour_gets_no_further_ones() {
             .unwrap()
     };
     look_after(&fixture, 900);
-    assert_eq!(
-        raised(),
-        1_000,
-        "older ones are deleted, and with them the memory of when their cues had one"
-    );
+    // Older ones are deleted, and with them the memory of when their cues had one.
+    assert_eq!(raised(), 1_000);
     look_after(&fixture, 4_499);
     assert_eq!(alerts(&fixture, user)[0].created_at, after_begin(900));
     look_after(&fixture, 4_500);

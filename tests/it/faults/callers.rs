@@ -1,11 +1,6 @@
 //! Hostile callers, crowds and receivers.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
-use std::time::{Duration, Instant};
 
 use cued::metrics::process::max_open_files;
 

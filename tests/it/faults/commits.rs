@@ -2,9 +2,6 @@
 //! N-th page that the file grows by. A failed write is repeated, as clients and the engine do. The final state is
 //! always the same as without a failure.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-
 use cued::clock::Clock;
 use cued::domain::channel::{ChannelEvents, ChannelFields, ChannelType, Repeat, Settings};
 use cued::domain::cue::tags::Tags;

@@ -1,11 +1,9 @@
 //! Files damaged by a disk or a power cut.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::os::unix::fs::FileExt as _;
-use std::path::{Path, PathBuf};
 
 use rusqlite::Connection;
-use tempfile::TempDir;
 
 use crate::cli::administration::{fails, ok, on};
 use crate::faults::disk::{assert_sound, refused_start};

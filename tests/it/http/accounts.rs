@@ -1,7 +1,5 @@
 //! `/v1/auth`: registration, the account, keys, the webhook secret.
 
-use std::thread;
-
 use cued::domain::webhook::signature::{SigningSecrets, standard_signature};
 
 use crate::support::*;
@@ -87,32 +85,6 @@ fn me_returns_the_account_its_limits_and_its_usage() {
     user.advance_to("2026-02-01T02:30:00Z");
     let me = user.get("/v1/auth/me").expect(200);
     assert_eq!((&me["monthly_executions"], &me["executions_this_month"]), (&json!(3), &json!(3)));
-}
-
-#[test]
-fn named_keys_work_in_parallel_until_revoked() {
-    let (server, user) = Server::with_clock_and_user(START);
-    let made = user.post("/v1/auth/keys", &json!({"name": "laptop"})).expect(201);
-    assert_eq!(names(&made), ["api_key", "created_at", "current", "id", "name", "prefix"]);
-    let key = made["api_key"].as_str().unwrap();
-    assert_eq!((&made["prefix"], &made["created_at"]), (&json!(&key[..12]), &json!(START)));
-    let laptop = server.client().with_key(key);
-    let (first, second) = (keys(&user), keys(&laptop));
-    let shown = |listed: &[Value]| -> Vec<(Value, Value)> {
-        listed.iter().map(|it| (it["name"].clone(), it["current"].clone())).collect()
-    };
-    assert_eq!(shown(&first), [(json!("default"), json!(true)), (json!("laptop"), json!(false))]);
-    assert_eq!(shown(&second), [(json!("default"), json!(false)), (json!("laptop"), json!(true))]);
-    assert_eq!(names(&first[0]), ["created_at", "current", "id", "name", "prefix"]);
-
-    let path = format!("/v1/auth/keys/{}", id(&made));
-    let gone = user.delete(&path);
-    assert_eq!((gone.status, gone.body.as_slice()), (204, &b""[..]));
-    laptop.get("/v1/auth/me").expect_error(401, "invalid_api_key");
-    user.delete(&path).expect_error(404, "key_not_found");
-    let last = format!("/v1/auth/keys/{}", keys(&user)[0]["id"].as_str().unwrap());
-    user.delete(&last).expect_error(409, "last_key");
-    user.get("/v1/auth/me").expect(200);
 }
 
 #[test]

@@ -1,9 +1,6 @@
 //! Claims over HTTP: many workers at once, long polls, and runs that no worker claims in time.
 
-use std::collections::BTreeMap;
-use std::sync::{Barrier, Mutex};
-use std::thread;
-use std::time::Duration;
+use std::sync::Barrier;
 
 use crate::http::cues::{START, without, worker_cue};
 use crate::support::*;
@@ -70,11 +67,8 @@ fn fifty_clients_claim_each_of_five_hundred_executions_once() {
     assert_eq!(twice, Vec::<(&String, &Vec<usize>)>::new());
     let mut made = made;
     made.sort();
-    assert_eq!(
-        claimed.keys().cloned().collect::<Vec<_>>(),
-        made,
-        "all are claimed and no other exists"
-    );
+    // All are claimed and no other exists.
+    assert_eq!(claimed.keys().cloned().collect::<Vec<_>>(), made);
     for id in made.iter().step_by(50) {
         let seen = user.execution(id);
         assert_eq!(seen["claimed_by_worker"], format!("worker-{}", claimed[id][0]));
@@ -237,15 +231,6 @@ fn the_time_for_a_claim_is_a_field_of_worker_cues() {
         let changed = user.patch(&path(&cue), &json!({"claim_within_minutes": given})).expect(200);
         assert_eq!((&changed["claim_within_minutes"], shown()), (&expected, expected.clone()));
         assert_eq!(user.create(&manual(&given))["claim_within_minutes"], expected);
-    }
-    for wrong in [json!(0), json!(10_081), json!(1.5), json!("60"), json!(true)] {
-        let refused = user.post("/v1/cues", &manual(&wrong)).expect_error(422, "validation_error");
-        assert!(
-            refused["error"]["message"].as_str().unwrap().contains("claim_within_minutes"),
-            "{refused}"
-        );
-        user.patch(&path(&cue), &json!({"claim_within_minutes": wrong}))
-            .expect_error(422, "validation_error");
     }
     assert_eq!(shown(), Value::Null);
 }
@@ -438,11 +423,8 @@ fn an_execution_that_is_not_claimed_in_time_fails_and_ends_its_cue() {
     assert_eq!(user.get(&path(&cue)).expect(200)["status"], "failed");
     let sent = receiver.deliveries();
     assert_eq!((sent.len(), &sent[0].json()["last_error"]), (1, &json!("not claimed in time")));
-    assert_eq!(
-        alerts(&user),
-        Vec::<Value>::new(),
-        "a time of less than 15 minutes ends without an alert"
-    );
+    // A time of less than 15 minutes ends without an alert.
+    assert_eq!(alerts(&user), Vec::<Value>::new());
     let id = id(&failed);
     user.post(&format!("/v1/executions/{id}/claim"), &json!({}))
         .expect_error(409, "already_claimed");

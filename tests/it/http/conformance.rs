@@ -1,12 +1,6 @@
 //! `tests/conformance`: what the server must do, and that a server which does something else is noticed.
 
-use std::collections::BTreeMap;
-use std::process::{Command, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use cued::domain::webhook::signature::{SigningSecrets, signature_headers};
-use jiff::Timestamp;
 
 use crate::support::delivery_fixture::SECRET;
 use crate::support::*;

@@ -99,58 +99,11 @@ fn cues_can_be_filtered_by_status() {
     }
     for status in ["active", "paused", "completed", "failed"] {
         let list = user.get(&format!("/v1/cues?status={status}")).expect(200);
-        assert_eq!(
-            (&list["total"], list["cues"].as_array().unwrap().len()),
-            (&json!(1), 1),
-            "{status}"
-        );
+        assert_eq!(list["total"], 1, "{status}");
+        assert_eq!(list["cues"].as_array().unwrap().len(), 1, "{status}");
         let cue = &list["cues"][0];
         assert_eq!((&cue["name"], &cue["status"]), (&json!(status), &json!(status)));
     }
-}
-
-#[test]
-fn one_cue_shows_its_last_run_and_its_executions() {
-    let ((_server, user), receiver) = (Server::with_clock_and_user(START), Receiver::start());
-    let hook = user.create(&json!({
-        "name": "hook", "schedule": {"type": "recurring", "cron": "0 * * * *"}, "payload": {"task": "greet"},
-        "callback": {"url": receiver.url(), "headers": {"X-Own": "mine"}},
-    }));
-    let work = user.create(&worker_cue("work"));
-    user.advance("PT1H");
-    let sent = receiver.deliveries().remove(0);
-    assert_eq!((sent.method.as_str(), sent.header("x-own")), ("POST", Some("mine")));
-    assert_eq!(sent.json(), json!({"task": "greet"}));
-
-    let due = "2026-01-05T10:00:00Z";
-    let shown = user.get(&path(&hook)).expect(200);
-    assert_has(&shown, json!({"last_run": due, "payload": {"task": "greet"}, "run_count": 1}));
-    let execution = user.only_execution(id(&hook));
-    assert_eq!(shown["executions"], json!([execution]));
-    for (name, value) in [
-        ("status", json!("success")),
-        ("scheduled_for", json!(due)),
-        ("attempts", json!(1)),
-        ("http_status", json!(200)),
-        ("started_at", json!(due)),
-        ("delivered_at", json!(due)),
-    ] {
-        assert_eq!(execution[name], value, "{name}");
-    }
-    assert_eq!((id(&execution).len(), execution.get("outcome")), (36, None), "{execution}");
-
-    let execution = user.only_execution(id(&work));
-    assert_eq!(
-        (&execution["status"], &execution["http_status"]),
-        (&json!("pending"), &Value::Null)
-    );
-    let report =
-        json!({"success": false, "result": "half", "error": "no disk", "metadata": {"a": 1}});
-    let response = user.report(id(&execution), &report);
-    let mut outcome = report;
-    outcome["recorded_at"] = json!(due);
-    assert_eq!((&response["execution_id"], &response["outcome"]), (&execution["id"], &outcome));
-    assert_eq!(user.get(&path(&work)).expect(200)["executions"][0]["outcome"], outcome);
 }
 
 #[test]

@@ -3,10 +3,6 @@
 #[path = "../../../src/build/markdown.rs"]
 mod markdown;
 
-use std::collections::BTreeSet;
-use std::fs;
-use std::path::Path;
-
 use cued::http::assets::{self, inflate};
 use cued::http::docs::{BUILD, DocsPage, FILES, PAGES, size};
 use markdown::{
@@ -98,19 +94,15 @@ fn a_page_is_compressed_confirmed_and_read_without_its_body() {
     for path in paths {
         let (plain, gzip) =
             (client.get(&path), get(&client, &path, &[("Accept-Encoding", "br, gzip;q=0.5")]));
-        assert_eq!(
-            (plain.header("content-encoding"), gzip.header("content-encoding")),
-            (None, Some("gzip"))
-        );
+        assert_eq!(plain.header("content-encoding"), None);
+        assert_eq!(gzip.header("content-encoding"), Some("gzip"));
         assert_eq!(text(gzip.unzipped()), plain.text(), "{path}");
         let etag = plain.header("etag").unwrap();
         assert_eq!(gzip.header("etag"), Some(format!("W/{etag}").as_str()));
         let known = get(&client, &path, &[("If-None-Match", etag)]);
-        assert_eq!(
-            (known.status, known.body.len(), known.header("etag")),
-            (304, 0, Some(etag)),
-            "{path}"
-        );
+        assert_eq!(known.status, 304, "{path}");
+        assert_eq!(known.body.len(), 0, "{path}");
+        assert_eq!(known.header("etag"), Some(etag), "{path}");
         let head = client.call("HEAD", &path, &[], b"").unwrap();
         assert_eq!((head.status, head.body.len()), (200, 0), "{path}");
         for name in ["content-length", "content-type", "etag", "content-security-policy"] {
@@ -179,12 +171,8 @@ fn a_page_is_well_formed_and_has_no_inline_script_or_style() {
             "{}",
             page.path
         );
-        assert_eq!(
-            (html.matches("<h1>").count(), html.matches("<main").count()),
-            (1, 1),
-            "{}",
-            page.path
-        );
+        assert_eq!(html.matches("<h1>").count(), 1, "{}", page.path);
+        assert_eq!(html.matches("<main").count(), 1, "{}", page.path);
         for banned in [
             "<style",
             " style=",
@@ -255,15 +243,10 @@ fn an_unknown_page_is_a_page_for_browsers_and_an_error_for_programs() {
     ] {
         for accept in [&[][..], &[("Accept", "text/html,*/*;q=0.8")], &[("If-None-Match", "*")]] {
             let page = get(&client, path, accept);
-            assert_eq!(
-                (page.status, page.header("content-type")),
-                (404, Some("text/html; charset=utf-8")),
-                "{path}"
-            );
-            assert_eq!(
-                (page.header("etag"), page.header("content-security-policy")),
-                (None, Some(POLICY))
-            );
+            assert_eq!(page.status, 404, "{path}");
+            assert_eq!(page.header("content-type"), Some("text/html; charset=utf-8"), "{path}");
+            assert_eq!(page.header("etag"), None);
+            assert_eq!(page.header("content-security-policy"), Some(POLICY));
             let up = "../".repeat(path.matches('/').count() - 1);
             assert_contains(
                 &page.text(),
@@ -284,11 +267,8 @@ fn an_unknown_page_is_a_page_for_browsers_and_an_error_for_programs() {
         assert_eq!(client.get(path).status, 404, "{path}");
     }
     let home = client.get("/docs/");
-    assert_eq!(
-        (home.status, home.header("location")),
-        (308, Some("../docs")),
-        "also below the path of a proxy"
-    );
+    assert_eq!(home.status, 308, "also below the path of a proxy");
+    assert_eq!(home.header("location"), Some("../docs"), "also below the path of a proxy");
     let wrong = client.call("POST", "/docs", &[], b"").unwrap();
     assert_eq!((wrong.status, wrong.header("allow")), (405, Some("GET, HEAD")));
 }

@@ -154,11 +154,8 @@ fn many_echoes_of_one_account_drop_none_of_another() {
         assert_eq!(run(&flooder, &flooder.create(&cue))["status"], "success");
     }
     assert_eq!(status(&owner, ECHO), "delivered", "after deliveries");
-    assert_eq!(
-        status(&owner, "/v1/echo/token-0000000020"),
-        "waiting",
-        "the share of the account is used up"
-    );
+    // The share of the account is used up.
+    assert_eq!(status(&owner, "/v1/echo/token-0000000020"), "waiting");
     for number in 30..36 {
         let path = format!("/v1/echo/token-{number:010}");
         server.client().call("POST", &path, &[], body.as_bytes()).unwrap().expect(200);

@@ -1,8 +1,6 @@
 //! What requests cost in memory: in a process of its own, by its peak. Bounds are wide enough for a debug build on a
 //! busy machine; a tree of the same values takes 90 times their text.
 
-use std::{fs, thread};
-
 use cued::store::MAX_LIST_BYTES;
 
 use crate::support::*;
@@ -83,10 +81,8 @@ fn stored_payloads_are_answered_as_their_text() {
     assert!(added <= 24, "{added} MB");
     assert!(listed.len() <= MAX_LIST_BYTES + 100);
     let list: Value = serde_json::from_slice(&listed).unwrap();
-    assert_eq!(
-        (list["executions"].as_array().unwrap().len(), &list["has_more"]),
-        (3, &json!(true))
-    );
+    assert_eq!(list["executions"].as_array().unwrap().len(), 3);
+    assert_eq!(list["has_more"], true);
     assert_eq!(list["executions"][0]["payload"], cue["payload"]);
     let merged = added_mb(&server, || {
         user.post(&fire, &json!({"payload_override": {"b": 1}})).expect(200);

@@ -1,7 +1,5 @@
 //! Policies of a cue over HTTP: intervals, bounds and jitter of its schedule (contract §4.3), time-outs and pauses (§4.6).
 
-use std::collections::BTreeSet;
-
 use crate::support::*;
 
 const START: &str = "2026-01-05T09:00:00Z";
@@ -53,10 +51,8 @@ fn an_interval_counts_elapsed_time_from_the_creation() {
         "2026-03-29T02:10:00+00:00"
     );
     let changed = user.patch(&path(&cue), &json!({"schedule": {"every": "PT1M30S"}})).expect(200);
-    assert_eq!(
-        (&changed["schedule"]["every"], &changed["next_run"]),
-        (&json!("PT1M30S"), &json!("2026-03-29T02:06:30+00:00"))
-    );
+    assert_eq!(changed["schedule"]["every"], "PT1M30S");
+    assert_eq!(changed["next_run"], "2026-03-29T02:06:30+00:00");
     // A client that sends back what it has read changes nothing.
     let shown = user.get(&path(&cue)).expect(200);
     user.advance("PT1M");
@@ -91,10 +87,7 @@ fn an_interval_stays_on_its_grid_after_a_downtime() {
     assert_eq!(ran(&user, &none), [at(10)]);
     for (cue, missed) in [(&latest, 2), (&all, 0), (&none, 3)] {
         let cue = user.get(&path(cue)).expect(200);
-        assert_eq!(
-            (&cue["missed_count"], &cue["next_run"]),
-            (&json!(missed), &json!("2026-01-05T09:50:00+00:00"))
-        );
+        assert_has(&cue, json!({"missed_count": missed, "next_run": "2026-01-05T09:50:00+00:00"}));
     }
 }
 
@@ -127,10 +120,7 @@ fn no_run_is_before_the_start_or_at_the_end_and_then_the_cue_is_completed() {
     assert_eq!(json!(ran(&user, &every)), expected);
     // A failure of the last run pauses nothing: no run is left.
     let refused = user.patch(&path(&every), &json!({"status": "active"})).expect(400);
-    assert_eq!(
-        (&refused["error"]["code"], &refused["error"]["field"]),
-        (&json!("invalid_schedule"), &json!("end"))
-    );
+    assert_has(&refused["error"], json!({"code": "invalid_schedule", "field": "end"}));
     let extended = user.patch(&path(&every), &json!({"schedule": {"end": null}})).expect(200);
     assert_has(&extended, json!({"status": "active", "next_run": "2026-01-05T10:30:00+00:00"}));
     // A pause over the end leaves nothing to resume.
@@ -280,87 +270,15 @@ fn upcoming_run(cue: &Value) -> String {
 }
 
 #[test]
-fn bad_policies_are_refused_with_their_fields_in_one_answer() {
+fn the_end_of_a_schedule_is_in_the_zone_of_its_cue_and_in_the_future() {
     let (_server, user) = Server::with_clock_and_user(START);
-    let fields = |response: Response| -> Vec<String> {
-        let details = response.expect(422)["detail"].as_array().unwrap().clone();
-        let name = |detail: &Value| {
-            let loc = detail["loc"].as_array().unwrap();
-            loc[1..].iter().map(|part| part.as_str().unwrap()).collect::<Vec<_>>().join(".")
-        };
-        details.iter().map(name).collect()
-    };
-    let bad = json!({
-        "name": "bad",
-        "schedule": {
-            "type": "recurring", "every": "9s", "start": "2026-02-01T00:00:00Z", "end": "yesterday", "jitter_seconds": 3_601,
-        },
-        "callback": {"url": "http://127.0.0.1:9/", "timeout_seconds": 301},
-        "retry": {"backoff_seconds": [0]},
-    });
-    let expected = [
-        "schedule.every",
-        "schedule.end",
-        "schedule.jitter_seconds",
-        "callback.timeout_seconds",
-        "retry.backoff_seconds",
-    ];
-    assert_eq!(fields(user.post("/v1/cues", &bad)), expected);
-    let cue = user.create(&work(
-        json!({"type": "recurring", "every": "1m", "start": "2026-02-01T00:00:00Z"}),
-    ));
-    for (schedule, field) in [
-        (json!({"cron": "* * * * *", "every": "5m"}), "every"),
-        (json!({"every": "367d"}), "every"),
-        (json!({"cron": "@every 5s"}), "cron"),
-        (json!({"every": "5m", "start": "x"}), "start"),
-        (
-            json!({"every": "5m", "start": "2026-02-01T00:00:00Z", "end": "2026-02-01T00:00:00Z"}),
-            "end",
-        ),
-        (json!({"every": "30s", "jitter_seconds": 31}), "jitter_seconds"),
-        (json!({"cron": "*/2 * * * *", "jitter_seconds": 121}), "jitter_seconds"),
-        (json!({"every": "5m", "jitter_seconds": -1}), "jitter_seconds"),
-    ] {
-        let mut create = schedule.clone();
-        create["type"] = "recurring".into();
-        assert_eq!(
-            fields(user.post("/v1/cues", &work(create))),
-            [format!("schedule.{field}")],
-            "{schedule}"
-        );
-        let patched = user.patch(&path(&cue), &json!({"schedule": schedule}));
-        assert_eq!(fields(patched), [format!("schedule.{field}")], "{schedule}");
-    }
-    // Against what is stored.
-    for (schedule, field) in [
-        (json!({"end": "2026-01-31T00:00:00Z"}), "end"),
-        (json!({"jitter_seconds": 61}), "jitter_seconds"),
-    ] {
-        assert_eq!(
-            fields(user.patch(&path(&cue), &json!({"schedule": schedule}))),
-            [format!("schedule.{field}")]
-        );
-    }
-    // In the zone of the cue, which the change does not name.
+    let cue = user.create(&work(json!({"type": "recurring", "every": "1m"})));
     user.patch(&path(&cue), &json!({"schedule": {"timezone": "America/New_York"}})).expect(200);
-    let bounds =
-        json!({"type": "recurring", "start": "2027-01-01T09:00:00Z", "end": "2027-01-01T08:00:00"});
+    let bounds = json!({"start": "2027-01-01T09:00:00Z", "end": "2027-01-01T08:00:00"});
     user.patch(&path(&cue), &json!({"schedule": bounds})).expect(200);
-    let both = work(json!({
-        "type": "recurring", "every": "5m", "jitter_seconds": 301,
-        "start": "2027-01-01T00:00:00Z", "end": "2026-02-01T00:00:00Z",
-    }));
-    assert_eq!(fields(user.post("/v1/cues", &both)), ["schedule.end", "schedule.jitter_seconds"]);
-    let early =
-        work(json!({"type": "recurring", "every": "5m", "start": "0000-01-01T00:00:00+23:59"}));
-    assert_eq!(fields(user.post("/v1/cues", &early)), ["schedule.start"]);
     let past = work(json!({"type": "recurring", "every": "5m", "end": "2026-01-05T09:05:00Z"}));
     let refused = user.post("/v1/cues", &past).expect(400);
-    assert_eq!(
-        (&refused["error"]["code"], &refused["error"]["field"]),
-        (&json!("invalid_schedule"), &json!("end"))
-    );
+    assert_has(&refused["error"], json!({"code": "invalid_schedule", "field": "end"}));
     let unused =
         json!({"type": "once", "at": "2027-01-01T00:00:00Z", "start": START, "every": "5m"});
     let warning = "Ignored fields: schedule.every (not used by a once schedule), schedule.start (not used by a once schedule)";

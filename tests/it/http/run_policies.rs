@@ -288,11 +288,8 @@ fn a_delivery_that_is_retried_holds_up_the_next_run() {
     receiver.react(Reaction::Status(200));
     user.advance("PT1M");
     assert_runs(&user, &cue, &[("09:05", "success"), ("09:10", "success")]);
-    assert_eq!(
-        receiver.count(),
-        3,
-        "the waiting run was sent as soon as the earlier one had ended"
-    );
+    // The waiting run was sent as soon as the earlier one had ended.
+    assert_eq!(receiver.count(), 3);
 }
 
 #[test]
@@ -360,11 +357,8 @@ fn an_execution_that_is_too_old_fails_on_time() {
     assert_contains(message, &["600 s", "max_age_seconds", "the URL returned 500"]);
     let never_claimed = execution_at(&user, &worker, "10:00");
     assert_has(&never_claimed, json!({"status": "failed", "cause": "expired", "attempts": 0}));
-    assert_eq!(
-        hook.deliveries()[0].json()["last_error"],
-        failed["error_message"],
-        "on_failure acts"
-    );
+    // `on_failure` acts.
+    assert_eq!(hook.deliveries()[0].json()["last_error"], failed["error_message"]);
     assert_eq!(receiver.count(), 2, "it is not tried again");
     user.post("/v1/executions/claim", &json!({"worker_id": "w"})).expect_error(409, "claim_failed");
     let list = user.get("/v1/executions?cause=expired").expect(200);
@@ -447,11 +441,8 @@ fn nobody_has_reported_the_outcome_in_time() {
         &["no outcome", "60 s"],
     );
     let shown = user.get(&path(&cue)).expect(200);
-    assert_eq!(
-        (&shown["status"], &shown["failing"]),
-        (&json!("paused"), &json!(0)),
-        "the delivery has succeeded"
-    );
+    assert_eq!(shown["status"], "paused", "the delivery has succeeded");
+    assert_eq!(shown["failing"], 0, "the delivery has succeeded");
     assert_eq!(user.get("/v1/executions?outcome_state=missing").expect(200)["total"], 1);
     user.post(&format!("/v1/executions/{}/verify", id(&run)), &json!({}))
         .expect_error(409, "invalid_state");
@@ -485,86 +476,4 @@ fn a_report_in_time_and_a_response_with_an_outcome_meet_the_deadline() {
     assert_eq!(run["outcome_due_at"], "2026-01-05T10:10:00Z");
     user.patch(&path(&reported), &json!({"outcome_deadline_seconds": null})).expect(200);
     assert_eq!(user.execution(id(&run))["outcome_due_at"], Value::Null);
-}
-
-#[test]
-fn a_patch_names_all_bad_fields_that_its_own_fields_show() {
-    let (_server, user) = Server::with_clock_and_user(START);
-    let cue = user.create(&worker_cue(json!({})));
-    let bounds = json!({"start": "2026-03-01T00:00:00Z", "end": "2026-01-01T00:00:00Z"});
-    for (schedule, field) in
-        [(bounds, "end"), (json!({"every": "1m", "jitter_seconds": 61}), "jitter_seconds")]
-    {
-        let refused =
-            user.patch(&path(&cue), &json!({"schedule": schedule, "overlap": "x"})).expect(422);
-        let fields: Vec<&Value> = refused["detail"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|it| it["loc"].as_array().unwrap().last().unwrap())
-            .collect();
-        assert!(
-            fields.contains(&&json!(field)) && fields.contains(&&json!("overlap")),
-            "{refused}"
-        );
-    }
-    // What depends on the cue names the field that was sent.
-    user.patch(
-        &path(&cue),
-        &json!({"schedule": {"end": "2026-02-01T00:00:00Z", "jitter_seconds": 120}}),
-    )
-    .expect(200);
-    for (schedule, field) in
-        [(json!({"start": "2026-03-01T00:00:00Z"}), "start"), (json!({"every": "1m"}), "every")]
-    {
-        let refused = user.patch(&path(&cue), &json!({"schedule": schedule})).expect(422);
-        assert_eq!(refused["detail"][0]["loc"], json!(["body", "schedule", field]));
-    }
-}
-
-#[test]
-fn bad_policies_of_runs_are_refused_with_their_fields_in_one_answer() {
-    let (_server, user) = Server::with_clock_and_user(START);
-    let mut cue = json!({
-        "name": "bad", "schedule": {"type": "recurring", "every": "5m"},
-        "callback": {"url": "http://127.0.0.1:9/", "flow": {"key": "", "parallelism": 0, "per_minute": 6_001}},
-        "overlap": "queue", "max_age_seconds": 59, "outcome_deadline_seconds": 604_801,
-    });
-    let fields = |error: &Value| -> Vec<String> {
-        let errors = error["detail"].as_array().unwrap();
-        let join = |it: &Value| {
-            it.as_array().unwrap()[1..]
-                .iter()
-                .map(|part| part.as_str().unwrap().to_owned())
-                .collect::<Vec<_>>()
-                .join(".")
-        };
-        let mut fields: Vec<String> = errors.iter().map(|it| join(&it["loc"])).collect();
-        fields.sort();
-        fields
-    };
-    let refused = user.post("/v1/cues", &cue).expect(422);
-    assert_eq!(
-        fields(&refused),
-        [
-            "callback.flow.key",
-            "callback.flow.parallelism",
-            "callback.flow.per_minute",
-            "max_age_seconds",
-            "outcome_deadline_seconds",
-            "overlap",
-        ]
-    );
-    assert_contains(
-        &refused.to_string(),
-        &["'allow', 'skip' or 'buffer_one'", "greater than or equal to 60"],
-    );
-    cue["callback"]["flow"] = json!({"key": "nas"});
-    let refused = user.post("/v1/cues", &cue).expect(422);
-    assert!(fields(&refused).contains(&"callback.flow".to_owned()), "{refused}");
-    assert_contains(&refused.to_string(), &["set parallelism, per_minute, or both"]);
-    let worker = user.create(&worker_cue(json!({})));
-    let refused = user.patch(&path(&worker), &json!({"outcome_deadline_seconds": 60})).expect(422);
-    assert_eq!(fields(&refused), ["outcome_deadline_seconds"]);
-    user.post("/v1/cues", &worker_cue(json!({"outcome_deadline_seconds": 60}))).expect(422);
 }

@@ -67,11 +67,8 @@ fn each_end_of_an_execution_and_each_retry_counts_in_its_hour() {
     let of_cue = user.get(&format!("/v1/stats?cue_id={}", id(&hook))).expect(200);
     assert_eq!(busy(&of_cue), [("2026-01-05T10:00:00Z".to_owned(), [1, 0, 2, 0])]);
     assert_eq!(of_cue["truncated"], false);
-    assert_eq!(
-        server.user().get("/v1/stats").expect(200)["totals"]["succeeded"],
-        0,
-        "others have their own"
-    );
+    // Other accounts have figures of their own.
+    assert_eq!(server.user().get("/v1/stats").expect(200)["totals"]["succeeded"], 0);
 }
 
 #[test]
@@ -131,11 +128,8 @@ fn runs_that_fail_without_an_attempt_count_without_times() {
     user.advance("P3D");
     let failed = |query: &str| user.get(&format!("/v1/stats{query}")).expect(200)["totals"].clone();
     let figures = failed("?step=day");
-    assert_eq!(
-        (&figures["failed"], &figures["late_max_ms"]),
-        (&json!(70), &Value::Null),
-        "{figures}"
-    );
+    assert_eq!(figures["failed"], 70, "{figures}");
+    assert_eq!(figures["late_max_ms"], Value::Null, "{figures}");
     // A disabled account fails what is left.
     let email = "quota@example.com";
     let db = server.db();
@@ -214,41 +208,6 @@ fn the_figures_of_a_cue_say_when_its_history_is_cut() {
 }
 
 #[test]
-fn a_wrong_span_is_refused_with_what_to_do() {
-    let (server, user) = Server::with_clock_and_user(START);
-    let refused = |query: &str| {
-        let error = user.get(&format!("/v1/stats?{query}")).expect_error(422, "validation_error");
-        let detail = &error["detail"][0];
-        (detail["loc"][1].as_str().unwrap().to_owned(), detail["msg"].as_str().unwrap().to_owned())
-    };
-    let is = |query: &str, field: &str, part: &str| {
-        let (found, message) = refused(query);
-        assert!(found == field && message.contains(part), "{query}: {found}: {message}");
-    };
-    is("step=week", "step", "'hour' or 'day'");
-    is("step=", "step", "'hour' or 'day'");
-    is("from=yesterday", "from", "2026-01-31T09:00:00Z");
-    is("to=", "to", "2026-01-31T09:00:00Z");
-    is("from=2026-01-05T09:00:00Z&to=2026-01-05T09:00:00Z", "from", "before to");
-    is("from=2026-01-05T10:00:00Z", "from", "before to");
-    is("to=0000-01-01T00:00:00Z", "to", "year 0001");
-    is("to=0001-01-01T00:00:00Z", "to", "year 0001");
-    is("from=0000-12-31T23:00:00Z&to=0001-01-01T00:00:00Z", "from", "year 0001");
-    is("from=2025-01-05T09:00:00Z", "from", "at most 1000 hours before to");
-    is("from=2025-01-05T09:00:00Z", "from", "step=day");
-    is(
-        "step=day&from=0001-01-01T00:00:00Z&to=9999-12-30T22:00:00Z",
-        "from",
-        "at most 1000 days before to",
-    );
-    is(&format!("cue_id={}", "c".repeat(256)), "cue_id", "255");
-    user.get("/v1/stats?cue_id=cue_doesnotexist").expect_error(404, "cue_not_found");
-    let cue = user.create(&worker_cue("work"));
-    server.user().get(&format!("/v1/stats?cue_id={}", id(&cue))).expect_error(404, "cue_not_found");
-    assert_eq!(user.get("/v1/stats?unknown=x").expect(200)["step"], "hour");
-}
-
-#[test]
 fn the_overview_of_a_new_account_has_every_field() {
     let (_server, user) = Server::with_clock_and_user(START);
     let (overview, usage) = without(&user.get("/v1/overview").expect(200), "usage");
@@ -271,10 +230,9 @@ fn the_overview_of_a_new_account_has_every_field() {
     assert_eq!(without(&rest, "server").0, expected);
     let hours = hours.as_array().unwrap();
     let last = json!({"at": START, "succeeded": 0, "failed": 0, "late_max_ms": null});
-    assert_eq!(
-        (hours.len(), &hours[0]["at"], &hours[23]),
-        (24, &json!("2026-01-04T10:00:00Z"), &last)
-    );
+    assert_eq!(hours.len(), 24);
+    assert_eq!(hours[0]["at"], "2026-01-04T10:00:00Z");
+    assert_eq!(hours[23], last);
     assert_eq!(usage, user.get("/v1/usage").expect(200));
 }
 
@@ -399,10 +357,7 @@ fn a_cancelled_execution_has_no_times_and_is_no_failure_of_its_cue() {
     let later = fire(json!({}));
     user.advance("PT1M");
     let failing = || user.get("/v1/overview").expect(200)["failing"][0].clone();
-    assert_eq!(
-        (&failing()["execution_id"], &failing()["http_status"]),
-        (&json!(later), &json!(503))
-    );
+    assert_has(&failing(), json!({"execution_id": later, "http_status": 503}));
     user.advance("PT30M");
     let waiting = fire(json!({"send_at": "2026-01-06T00:00:00Z"}));
     user.post(&format!("/v1/executions/{waiting}/cancel"), &json!({})).expect(200);

@@ -74,11 +74,8 @@ fn runs_that_happen_once_and_those_fired_for_later_are_in_it_and_those_of_paused
     }]);
     assert_eq!(plan["waiting"], expected);
     let later = user.get("/v1/upcoming?from=2026-01-05T19:00:00Z&hours=1").expect(200);
-    assert_eq!(
-        (&later["cues"], &later["waiting"]),
-        (&json!([]), &json!([])),
-        "the end is not included"
-    );
+    assert_eq!(later["cues"], json!([]), "the end is not included");
+    assert_eq!(later["waiting"], json!([]), "the end is not included");
     let week = user.get("/v1/upcoming?hours=168&from=2026-01-05T20:00:00Z").expect(200);
     assert_eq!(names(&week), ["once"]);
 }
@@ -115,26 +112,6 @@ fn a_frequent_cue_has_a_number_for_each_hour_and_a_strangers_cue_is_not_shown() 
     assert_has(&plan["cues"][0], json!({"count": 20, "at": null, "per_hour": [0, 10, 10]}));
     assert_has(&plan["cues"][1], json!({"count": 899, "at": null, "per_hour": [179, 360, 360]}));
     let day = user.get("/v1/upcoming?from=2026-01-05T08:00:00Z").expect(200);
-    assert_eq!(
-        day["cues"][0]["at"].as_array().unwrap().len(),
-        20,
-        "less than one an hour, over a day"
-    );
-}
-
-#[test]
-fn a_span_that_is_none_is_refused() {
-    let (_server, user) = Server::with_clock_and_user("2026-01-05T08:30:00Z");
-    for (query, name) in
-        [("hours=0", "hours"), ("hours=169", "hours"), ("hours=x", "hours"), ("from=noon", "from")]
-    {
-        let refused =
-            user.get(&format!("/v1/upcoming?{query}")).expect_error(422, "validation_error");
-        assert_eq!(refused["detail"][0]["loc"], json!(["query", name]), "{query}");
-    }
-    let ancient =
-        user.get("/v1/upcoming?from=0000-06-01T00:00:00Z").expect_error(422, "validation_error");
-    assert_eq!(ancient["detail"][0]["loc"], json!(["query", "from"]));
-    let last = user.get("/v1/upcoming?from=9999-12-30T21:00:00Z&hours=168").expect(200);
-    assert_eq!(last["cues"], json!([]));
+    // The cue runs less than once an hour.
+    assert_eq!(day["cues"][0]["at"].as_array().unwrap().len(), 20);
 }

@@ -1,7 +1,5 @@
 //! Deliveries: requests, retries, and manual runs and replays.
 
-use std::thread;
-
 use crate::journeys::{at, cron, due_instants, id, in_zone, read_cue, webhook, worker};
 use crate::support::*;
 
@@ -60,14 +58,9 @@ fn a_failed_delivery_is_retried_after_each_backoff() {
     assert!(second["error_message"].is_string(), "{second}");
     user.advance("PT5M");
     let third = user.only_execution(id(&cue));
-    assert_eq!(
-        (&third["http_status"], &third["response_body"]),
-        (&json!(503), &json!("come back later"))
-    );
-    assert_eq!(
-        third["next_retry"], "2026-01-05T01:26:00Z",
-        "Retry-After is longer than 15 minutes"
-    );
+    assert_has(&third, json!({"http_status": 503, "response_body": "come back later"}));
+    // Retry-After is longer than 15 minutes.
+    assert_eq!(third["next_retry"], "2026-01-05T01:26:00Z");
     assert_eq!(read_cue(&user, &cue)["status"], "active");
     user.advance("PT20M");
     let fourth = user.only_execution(id(&cue));
@@ -199,15 +192,10 @@ fn a_cue_can_be_fired_now_or_later_with_another_payload() {
     );
     user.advance("PT6H");
     let last = receiver.deliveries().pop().unwrap();
-    assert_eq!(
-        (last.execution_id.as_str(), receiver.count()),
-        (later["execution_id"].as_str().unwrap(), 4)
-    );
+    assert_eq!(last.execution_id.as_str(), later["execution_id"].as_str().unwrap());
+    assert_eq!(receiver.count(), 4);
     let seen = read_cue(&user, &cue);
-    assert_eq!(
-        (&seen["status"], &seen["next_run"], &seen["run_count"]),
-        (&json!("paused"), &Value::Null, &json!(4))
-    );
+    assert_has(&seen, json!({"status": "paused", "next_run": null, "run_count": 4}));
 }
 
 #[test]
@@ -237,10 +225,7 @@ fn a_replay_has_the_payload_of_its_execution() {
         .expect(200);
     let replay =
         user.post(&format!("/v1/executions/{}/replay", id(&original)), &json!({})).expect(200);
-    assert_eq!(
-        (&replay["triggered_by"], &replay["replayed_from"]),
-        (&json!("replay"), &original["id"])
-    );
+    assert_has(&replay, json!({"triggered_by": "replay", "replayed_from": original["id"]}));
     user.settle();
     let bodies: Vec<Value> = receiver.deliveries().iter().map(|it| it.json()).collect();
     assert_eq!(bodies, [json!({"task": "greet"}), json!({"task": "greet"})]);

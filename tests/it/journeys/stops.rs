@@ -1,12 +1,6 @@
 //! Starts and stops: graceful, sudden and refused.
 
 use std::io::BufReader;
-use std::net::TcpStream;
-use std::path::Path;
-use std::process::Stdio;
-use std::{fs, thread};
-
-use tempfile::TempDir;
 
 use crate::journeys::{at, id, read_cue, webhook};
 use crate::support::*;
@@ -30,10 +24,8 @@ fn a_graceful_stop_waits_for_the_running_delivery_and_leaves_one_file() {
     assert_eq!(server.wait_for_exit(), Some(0), "{}", server.log());
     moved.join().unwrap();
     let wal = server.db().with_extension("db-wal");
-    assert!(
-        fs::metadata(&wal).map_or(0, |it| it.len()) == 0,
-        "the write-ahead log is back in the file"
-    );
+    // The write-ahead log is back in the file.
+    assert!(fs::metadata(&wal).map_or(0, |it| it.len()) == 0);
 
     server.restart_at("2026-01-05T02:00:00Z");
     let user = user.at(server.addr());

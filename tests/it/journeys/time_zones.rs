@@ -1,10 +1,6 @@
 //! New rules of time zones: `cued check --tz-diff`, and the next runs that they move.
 
-use std::fs;
-use std::path::Path;
-
 use rusqlite::{Connection, params};
-use tempfile::TempDir;
 
 use crate::journeys::{in_zone, instants_of, read_cue, worker};
 use crate::support::*;
@@ -200,10 +196,8 @@ fn a_move_writes_batches_of_cues_of_all_accounts_and_leaves_out_what_fails() {
         let moved_to = "2026-01-05T07:00:00Z".parse::<jiff::Timestamp>().unwrap().as_millisecond();
         assert_eq!(file.query_row(sql, [moved_to], read).unwrap(), [600, alerts, 600]);
         let log = country.server.log();
-        assert_eq!(
-            (log.matches("next runs moved").count(), log.matches("a fault").count()),
-            (2, 1)
-        );
+        assert_eq!(log.matches("next runs moved").count(), 2);
+        assert_eq!(log.matches("a fault").count(), 1);
     }
 }
 

@@ -1,12 +1,6 @@
 //! The examples of the API reference, run as they stand: all of a language in one process, each with objects of its own
 //! in place of those that it names.
 
-use std::fs;
-use std::path::Path;
-use std::process::{Command, Stdio};
-
-use tempfile::TempDir;
-
 use crate::openapi::{OPERATIONS, Operation};
 use crate::support::*;
 

@@ -5,13 +5,13 @@ pub mod checks;
 mod errors;
 mod examples;
 
-use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, LazyLock, Mutex};
+use std::collections::HashMap;
+use std::sync::LazyLock;
 
 use cued::http::router::{Access, Route};
 use cued::http::routes::ROUTES;
 use jsonschema::Validator;
-use serde_json::{Map, Value, json};
+use serde_json::Map;
 
 use crate::support::*;
 

@@ -106,10 +106,8 @@ fn a_name_beyond_ascii_is_stored_shown_and_called_in_its_ascii_form() {
         "name": "hook", "schedule": {"type": "recurring", "cron": "* * * * *"}, "callback": {"url": given},
         "on_failure": {"webhook": "https://BÜCHER.example/x"},
     }));
-    assert_eq!(
-        (&cue["callback"]["url"], &cue["on_failure"]["webhook"]),
-        (&json!(kept), &json!("https://xn--bcher-kva.example/x"))
-    );
+    assert_eq!(cue["callback"]["url"], json!(kept));
+    assert_eq!(cue["on_failure"]["webhook"], "https://xn--bcher-kva.example/x");
     user.advance("PT1M");
     assert_eq!(receiver.deliveries()[0].header("host"), Some(format!("localhost:{port}").as_str()));
 

@@ -1,7 +1,6 @@
 //! JSON: reading, writing, and the canonical form.
 
 use std::io::{Seek as _, Write as _};
-use std::process::{Command, Stdio};
 
 use cued::domain::api_error::{ErrorCode, Refusal};
 use cued::domain::json::{self, JsonObject, JsonText, MAX_DEPTH, merged, read};

@@ -14,7 +14,6 @@ use cued::error::{Error, Result};
 use cued::service::accounts::change_plan;
 use cued::store::executions::delivery_queue;
 use cued::store::outbox::Notification;
-use serde_json::{Value, json};
 
 use crate::simulation::machine::{Machine, STORAGE_MB};
 use crate::simulation::model::{

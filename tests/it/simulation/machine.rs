@@ -1,12 +1,6 @@
 //! The program of a simulation: the real store, engine and HTTP server on a clock that stands still. Only the calls of
 //! the simulation make it do anything, so that a run follows from its seed.
 
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread;
-
 use cued::app::App;
 use cued::clock::Clock;
 use cued::config::Config;
@@ -20,7 +14,6 @@ use cued::engine::scheduler::retention_sweeper::RetentionSweeper;
 use cued::http::routes::ROUTES;
 use cued::store::OpenError;
 use rusqlite::{Connection, OpenFlags};
-use tempfile::TempDir;
 
 use crate::simulation::model::{MORE_ON_PRO, Model, Ms};
 use crate::simulation::receivers::InFlight;

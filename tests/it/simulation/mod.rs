@@ -24,8 +24,6 @@ mod user_steps;
 
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread;
 
 use crate::simulation::runner::Simulation;
 use crate::simulation::shrink::shrink;

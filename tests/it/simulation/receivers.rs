@@ -1,8 +1,5 @@
 //! The receivers of a simulation. The answer of each follows from its kind, the instant of the run and the attempt.
 
-use std::sync::Mutex;
-use std::time::Duration;
-
 use cued::domain::webhook::delivery::AttemptRef;
 use cued::domain::webhook::signature::signature_v1;
 use cued::engine::delivery::attempt::{FinishedAttempt, deliver};

@@ -1,6 +1,5 @@
 //! One simulation: the program and the model side by side, step by step.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use cued::domain::schedule::wall_clock::PROOF_TIME;

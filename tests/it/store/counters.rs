@@ -15,7 +15,6 @@ use cued::store::accounts::users::{self, Owner};
 use cued::store::db::counters;
 use cued::store::executions::attempts;
 use cued::store::maintenance::retention;
-use jiff::SignedDuration;
 
 use crate::support::*;
 

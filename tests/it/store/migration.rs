@@ -1,16 +1,12 @@
 //! The upgrade of a file of an earlier schema version, by a step made for these tests: there is no earlier version yet.
 //! A migration that fails or is killed, wherever it is, leaves the file as it was, and the next start repeats it.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::{env, fs};
+use std::env;
 
 use cued::store::db::open::SCHEMA_VERSION;
 use cued::store::maintenance::migrations::{self, Migration};
 use rusqlite::Connection;
 use rusqlite::types::Value;
-use tempfile::TempDir;
 
 use crate::cli::administration::{fails, ok};
 use crate::cli::backups::contents;
@@ -155,10 +151,7 @@ fn a_file_of_a_development_version_is_refused_by_name() {
             fails(&db, &["user", "list"], 1),
             String::from_utf8(run(&["check", db.to_str().unwrap()]).stderr).unwrap(),
         ] {
-            assert!(
-                stderr.contains("development version") && stderr.contains("a new file"),
-                "{stderr}"
-            );
+            assert_contains(&stderr, &["development version", "a new file"]);
         }
         assert!(fs::read(&db).unwrap() == before, "the file is unchanged");
     }

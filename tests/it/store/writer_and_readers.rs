@@ -219,11 +219,8 @@ fn an_action_runs_after_the_commit_of_its_write_and_never_after_a_failure() {
         (written.wait().is_ok(), seen.load(Ordering::SeqCst))
     };
     assert_eq!(write(true), (false, 0));
-    assert_eq!(
-        write(false),
-        (true, 1),
-        "another connection sees the row before the caller is answered"
-    );
+    // Another connection sees the row before the caller is answered.
+    assert_eq!(write(false), (true, 1));
 }
 
 #[test]
@@ -353,11 +350,8 @@ fn users_take_turns_and_the_writes_of_each_stay_in_order() {
     let other = store.write_for(UserKey::new(2), counted(&count));
     let nobody = store.write(counted(&count));
     go_on.wait();
-    assert_eq!(
-        (other.wait().unwrap(), nobody.wait().unwrap()),
-        (1, 2),
-        "after one write of the busy user"
-    );
+    assert_eq!(other.wait().unwrap(), 1, "after one write of the busy user");
+    assert_eq!(nobody.wait().unwrap(), 2, "after one write of the busy user");
     let busy = wait_all(busy);
     assert!(busy.is_sorted(), "{busy:?}");
 }
@@ -464,10 +458,8 @@ fn a_long_read_stops_neither_writes_nor_later_checkpoints() {
         opened.write_mebibyte();
     }
     let during = opened.restarts();
-    assert!(
-        opened.log_bytes() > 80 * MEBIBYTE,
-        "the reader still needs pages: the log keeps all later ones"
-    );
+    // The reader still needs pages: the log keeps all later ones.
+    assert!(opened.log_bytes() > 80 * MEBIBYTE);
     assert_eq!(rows(&reader), seen, "the read sees its own snapshot");
     reader.execute_batch("COMMIT").unwrap();
     // The next checkpoint copies all, and one of the next commits starts the log again.

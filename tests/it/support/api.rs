@@ -1,9 +1,7 @@
 //! The product's own routes over a socket, in this process: users with keys on a [`Fixture`], whose clock stands still.
 
-use std::net::SocketAddr;
 use std::ops::Deref;
-use std::sync::Arc;
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 
 use cued::app::App;
 use cued::domain::account::credentials::ApiKey;

@@ -3,7 +3,6 @@
 use std::cell::RefCell;
 use std::fmt::Write as _;
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
 
 use crate::openapi::checks;
 use crate::support::*;

@@ -1,16 +1,11 @@
 //! The program as a command of a user: one that ends, one that runs on, and `cued sink`.
 
 use std::ffi::OsString;
-use std::fs::{self, Permissions};
+use std::fs::Permissions;
 use std::io::{BufRead, BufReader, Read, Write as _};
-use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::PathBuf;
-use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStderr, ChildStdout};
 use std::sync::mpsc::{Receiver, channel};
-use std::thread;
-
-use tempfile::TempDir;
 
 use crate::support::*;
 

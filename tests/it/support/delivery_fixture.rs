@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 use std::ops::Deref;
-use std::sync::Mutex;
 
 use cued::clock::Clock;
 use cued::domain::cue_fields::Policies;
@@ -16,7 +15,6 @@ use cued::engine::webhook_client::{DeliveryError, WebhookClient, WebhookRequest,
 use cued::store::WakeSet;
 use cued::store::executions::delivery_queue::ClaimedDelivery;
 use cued::store::executions::{self, delivery_queue};
-use jiff::Timestamp;
 use rusqlite::types::FromSql;
 
 use crate::support::*;

@@ -1,7 +1,6 @@
 //! A client of `GET /v1/events` over HTTP/1.1.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
 
 use crate::openapi::checks::{check, check_event};
 use crate::support::*;

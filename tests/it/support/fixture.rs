@@ -46,11 +46,8 @@ impl Drop for Fixture {
                 .read(|file| counters::discrepancies(file))
                 .wait()
                 .unwrap_or_default();
-            assert_eq!(
-                wrong,
-                Vec::<String>::new(),
-                "the counters of the file are right after every test"
-            );
+            // The counters of the file are right after every test.
+            assert_eq!(wrong, Vec::<String>::new());
         }
     }
 }

@@ -1,12 +1,7 @@
 //! A mail server on loopback: enough of RFC 5321 to receive mails, and to refuse them on request.
 
 use std::io::{self, BufRead, BufReader, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex};
-use std::thread;
-use std::time::Duration;
 
 use crate::support::*;
 

@@ -12,7 +12,18 @@ mod receiver;
 mod server;
 pub mod stripe_double;
 
+pub use std::collections::{BTreeMap, BTreeSet};
+pub use std::net::{SocketAddr, TcpListener, TcpStream};
+pub use std::path::{Path, PathBuf};
+pub use std::process::{Command, Stdio};
+pub use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+pub use std::sync::{Arc, Mutex};
+pub use std::time::{Duration, Instant};
+pub use std::{fs, thread};
+
+pub use jiff::{SignedDuration, Timestamp};
 pub use serde_json::{Value, json};
+pub use tempfile::TempDir;
 
 pub use crate::support::api::*;
 pub use crate::support::client::*;

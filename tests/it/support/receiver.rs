@@ -2,10 +2,8 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, BufReader, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
-use std::thread;
-use std::time::Duration;
+use std::net::Shutdown;
+use std::sync::{Condvar, MutexGuard};
 
 use crate::support::*;
 

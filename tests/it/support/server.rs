@@ -1,18 +1,13 @@
 //! The built program as a process: started, called, killed and restarted.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Write};
-use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Output, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::process::{Child, ChildStdout, Output};
+use std::sync::atomic::AtomicU32;
 use std::sync::mpsc;
-use std::thread;
-use std::time::{Duration, Instant};
 
 use cued::store::db::counters;
 use rusqlite::Connection;
-use tempfile::TempDir;
 use tokio::net::TcpSocket;
 
 use crate::support::*;
@@ -201,11 +196,8 @@ impl Drop for Server {
                 lines[lines.len().saturating_sub(40)..].join("\n")
             );
         } else if let Ok(wrong) = counters::discrepancies(&self.sqlite()) {
-            assert_eq!(
-                wrong,
-                Vec::<String>::new(),
-                "the counters of the file are right after every test"
-            );
+            // The counters of the file are right after every test.
+            assert_eq!(wrong, Vec::<String>::new());
         }
     }
 }

@@ -1,7 +1,6 @@
 //! A double of the Stripe API: checks each call as Stripe does, and signs events as Stripe does.
 
-use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex};
+use std::collections::HashMap;
 
 use cued::domain::text::hex;
 use cued::domain::webhook::signature::hmac_sha256;

@@ -1,10 +1,5 @@
 //! Backups in a folder: their names, and which ones are kept.
 
-use std::fs;
-use std::path::Path;
-
-use tempfile::TempDir;
-
 use crate::cli::administration::{fails, ok, on, stderr};
 use crate::support::*;
 

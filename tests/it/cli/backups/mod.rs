@@ -4,19 +4,12 @@ mod folder;
 mod hold;
 mod restore;
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, Permissions};
+use std::fs::Permissions;
 use std::io::BufReader;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 
 use rusqlite::Connection;
 use rusqlite::types::Value;
-use tempfile::TempDir;
 
 use crate::cli::administration::{fails, mode, new_file, ok, on, stderr};
 use crate::support::*;

@@ -1,8 +1,6 @@
 //! `cued check`, restores and replicas.
 
-use std::fs;
 use std::os::unix::fs::FileExt as _;
-use std::path::{Path, PathBuf};
 use std::process::Output;
 
 use rusqlite::Connection;
@@ -412,15 +410,9 @@ fn a_start_with_held_needs_a_database() {
         let output = start(&db, "true");
         let text = stderr(&output);
         assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(1), &b""[..]), "{text}");
-        assert!(
-            text.contains("cued.db does not exist or is empty") && text.contains("CUED_HELD"),
-            "{text}"
-        );
-        assert_eq!(
-            fs::metadata(&db).map(|file| file.len()).ok(),
-            is_empty.then_some(0),
-            "no database is made"
-        );
+        assert_contains(&text, &["cued.db does not exist or is empty", "CUED_HELD"]);
+        // No database is made.
+        assert_eq!(fs::metadata(&db).map(|file| file.len()).ok(), is_empty.then_some(0));
         fs::write(&db, "").unwrap();
     }
     fs::write(&db, "no database").unwrap();

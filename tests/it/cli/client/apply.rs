@@ -1,6 +1,5 @@
 //! `cued apply`, `cued diff` and `cued export`: cues in a file, from the first apply to an exported file.
 
-use std::fs;
 use std::io::Write as _;
 
 use proptest::collection::{btree_map, vec};
@@ -135,24 +134,17 @@ fn a_difference_is_shown_field_by_field_and_written_by_apply_alone() {
         \x20   next run 2030-01-01 02:00:00+00:00 → 2030-01-01 03:00:00+00:00\n\
         = 2 unchanged\n";
     let run = home.run(&["diff", "-f", FILE, "--exit-code"]);
-    assert_eq!(
-        (run.code, run.stdout.as_str(), run.stderr.as_str()),
-        (8, shown, "cued: 1 difference\n")
-    );
-    assert_eq!(
-        of_slug(&user, "home/backup")["schedule"]["cron"],
-        "0 3 * * *",
-        "a diff writes nothing"
-    );
+    assert_eq!(run.code, 8);
+    assert_eq!(run.stdout.as_str(), shown);
+    assert_eq!(run.stderr.as_str(), "cued: 1 difference\n");
+    // A diff writes nothing.
+    assert_eq!(of_slug(&user, "home/backup")["schedule"]["cron"], "0 3 * * *");
     assert_eq!(home.ok(&["apply", "-f", FILE]), format!("{shown}Done: 1 updated, 2 unchanged.\n"));
     assert_has(&of_slug(&user, "home/backup"), json!({"payload": {"full": true, "volume": 2}}));
     let removed = HOME.replace("    headers: {X-Volume: '1'}\n", "");
     assert!(apply(&home, &removed).contains("callback.headers.X-New: *** → none\n"));
-    assert_eq!(
-        of_slug(&user, "home/backup")["callback"]["headers"],
-        json!({}),
-        "a removed field is removed"
-    );
+    // A removed field is removed.
+    assert_eq!(of_slug(&user, "home/backup")["callback"]["headers"], json!({}));
 }
 
 #[test]
@@ -182,10 +174,7 @@ fn prune_deletes_only_what_left_its_namespace() {
     assert_eq!(home.ok(&["diff", "-f", FILE, "--prune"]), "- home/old\n= 3 unchanged\n");
     let refused = home.run(&["apply", "-f", FILE, "--prune"]);
     assert_eq!((refused.code, refused.stdout.as_str()), (2, "- home/old\n= 3 unchanged\n"));
-    assert!(
-        refused.stderr.contains("Delete 1 cue and its runs? Not a terminal: add -y"),
-        "{refused:?}"
-    );
+    assert_contains(&refused.stderr, &["Delete 1 cue and its runs? Not a terminal: add -y"]);
     assert_eq!(slugs(&user).len(), 7, "nothing was deleted");
     let done = home.ok(&["apply", "-f", FILE, "--prune", "-y"]);
     assert_eq!(done, "- home/old\n= 3 unchanged\nDone: 1 deleted, 3 unchanged.\n");
@@ -402,10 +391,8 @@ fn an_exported_file_is_short_and_applies_without_a_change() {
         assert_exported(&home, &[], 3);
     }
     let json = home.json(&["export", "--namespace", "home"]);
-    assert_eq!(
-        (&json["namespace"], &json["cues"]["beat"]["schedule"]["every"]),
-        (&json!("home"), &json!("5m"))
-    );
+    assert_eq!(json["namespace"], "home");
+    assert_eq!(json["cues"]["beat"]["schedule"]["every"], "5m");
     assert_eq!(home.ok(&["export", "--namespace", "home", "-q"]), "backup\nbeat\nreport\n");
     assert_eq!(home.ok(&["export", "--namespace", "none"]), "namespace: none\ncues: {}\n");
     home.fails(&["export", "--namespace", "No"], 2);

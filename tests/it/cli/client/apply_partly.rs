@@ -27,10 +27,8 @@ fn the_limits_of_the_plan_come_before_the_first_write() {
     user.advance("PT2M");
     assert!(apply(&home, &cues(0, 10)).ends_with("Done: 10 created.\n"));
     let paused = cues(0, 11).replace("c10: {", "c10: {paused: true, ");
-    assert!(
-        apply(&home, &paused).contains("+ n/c10\n    next run none\n"),
-        "a paused cue takes no room"
-    );
+    // A paused cue takes no room.
+    assert!(apply(&home, &paused).contains("+ n/c10\n    next run none\n"));
     user.advance("PT2M");
     // The old cues make room for the new ones.
     write(&home, FILE, &cues(10, 20));

@@ -31,10 +31,8 @@ fn a_cue_of_another_file_or_of_none_is_changed_with_adopt_only() {
     assert_eq!(stored(), "0 3 * * *");
     assert_contains(&home.ok(&["diff", "-f", FILE, "--adopt"]), &["0 3 * * * → 0 4 * * *"]);
     home.ok(&["apply", "-f", FILE, "--adopt"]);
-    assert!(
-        apply(&home, &backup_at(5)).ends_with("Done: 1 updated.\n"),
-        "it is the file's own from now on"
-    );
+    // It is the file's own from now on.
+    assert!(apply(&home, &backup_at(5)).ends_with("Done: 1 updated.\n"));
     // A change by hand leaves it there.
     user.patch("/v1/cues/slug:home%2Fbackup", &json!({"tags": ["a"]})).expect(200);
     assert!(apply(&home, &backup_at(5)).contains("tags: [\"a\"] → []"));

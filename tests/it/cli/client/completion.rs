@@ -1,8 +1,5 @@
 //! `cued completions` in the shells, and the names that they show.
 
-use std::process::Command;
-use std::time::{Duration, Instant};
-
 use crate::cli::client::{add, start};
 use crate::support::*;
 

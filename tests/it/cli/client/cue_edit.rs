@@ -1,9 +1,7 @@
 //! `cued cue edit`, previews, and YAML.
 
-use std::fs;
 use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::PathBuf;
 
 use cued::cli::input::yaml;
 use cued::cli::output::yaml::document;
@@ -67,15 +65,10 @@ fn the_editor_shows_the_cue_and_its_changes_are_sent() {
     let expected = "'name: \"n\"' 'slug: null' 'description: d' 'tags: []' schedule: callback: payload: retry: on_failure: verification: \
          'overlap: allow' 'max_age_seconds: null' 'outcome_deadline_seconds: null'";
     assert_eq!(fields, words(expected), "{seen}");
-    assert!(
-        seen.contains("  cron: \"0 9 * * *\"\n  timezone: UTC\n  catch_up: latest\n"),
-        "{seen}"
-    );
+    assert_contains(&seen, &["  cron: \"0 9 * * *\"\n  timezone: UTC\n  catch_up: latest\n"]);
     let cue = editing.cue(&id);
-    assert_eq!(
-        (&cue["schedule"]["cron"], &cue["description"]),
-        (&json!("0 3 * * *"), &json!(null))
-    );
+    assert_eq!(cue["schedule"]["cron"], "0 3 * * *");
+    assert_eq!(cue["description"], json!(null));
     assert_eq!(
         cue["payload"].to_string(),
         r#"{"big":12345678901234567890123,"text":"a\u001b: b"}"#
@@ -152,10 +145,7 @@ fn a_text_that_the_server_refuses_is_kept() {
     let error = editing.home.fails(&["cue", "edit", &id], 5);
     assert!(error.contains("\n  0 9 * * 8\n          ^\nthe text is kept in "), "{error}");
     let json = editing.home.json_error(&["cue", "edit", &id], 5);
-    assert_eq!(
-        (&json["code"], &json["field"]),
-        (&json!("invalid_schedule"), &json!("day-of-week"))
-    );
+    assert_has(&json, json!({"code": "invalid_schedule", "field": "day-of-week"}));
     assert!(json["message"].as_str().unwrap().contains("the text is kept in "), "{json}");
     assert_eq!(editing.kept().len(), 2);
     assert_eq!(editing.cue(&id)["schedule"]["cron"], "0 9 * * *");
@@ -198,20 +188,15 @@ fn a_new_cue_is_edited_before_it_is_added() {
     );
     let flags = ["--url", "http://127.0.0.1:9/x", "--tz", "Europe/Berlin"];
     let added = editing.home.json(&[&["cue", "add", "--edit"][..], &flags].concat());
-    assert_eq!(
-        (&added["name"], &added["schedule"]["type"]),
-        (&json!("from editor"), &json!("once"))
-    );
+    assert_eq!(added["name"], "from editor");
+    assert_eq!(added["schedule"]["type"], "once");
     assert_eq!(added["next_run"], "2030-05-01T08:00:00+00:00");
     let seen = fs::read_to_string(editing.home.folder().join("seen")).unwrap();
     assert!(
         seen.starts_with("# A new cue.") && seen.contains("  timezone: Europe/Berlin\n"),
         "{seen}"
     );
-    assert!(
-        seen.contains("callback:\n  url: \"http://127.0.0.1:9/x\"\n  method: POST\n"),
-        "{seen}"
-    );
+    assert_contains(&seen, &["callback:\n  url: \"http://127.0.0.1:9/x\"\n  method: POST\n"]);
 }
 
 #[test]

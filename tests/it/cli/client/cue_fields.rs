@@ -1,7 +1,7 @@
 //! Each field of a cue, in every place that has it: `tests/data/cue-fields.json` lists all of them, the parts of objects
 //! included, each with a value that is not the default. The page's test reads the same list.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 
 use cued::api::cue::{FIELDS, field_paths, parts_of};
 
@@ -193,12 +193,8 @@ fn a_field_is_changed_and_reset_by_a_put() {
             changed["changed"]
         );
         let again = user.put(&path, &row.cue).expect(200);
-        assert_eq!(
-            (&again["action"], &again["changed"]),
-            (&json!("unchanged"), &json!([])),
-            "{}",
-            row.field
-        );
+        assert_eq!(again["action"], "unchanged", "{}", row.field);
+        assert_eq!(again["changed"], json!([]), "{}", row.field);
         let reset = user.put(&path, &row.without).expect(200);
         assert_eq!(reset["changed"], changed["changed"], "{}", row.field);
         assert_eq!(fields_of(&reset), fields_of(&default), "{}", row.field);

@@ -1,12 +1,12 @@
 //! Failed requests, exit codes, and secrets that are never shown.
 
-use std::collections::BTreeSet;
-use std::fs::{self, Permissions};
+use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
 
 use clap::CommandFactory as _;
 use cued::cli::Cli;
 
+use crate::cli::client::start;
 use crate::support::*;
 
 /// A run of each command that makes requests and ends by itself.
@@ -189,11 +189,7 @@ fn no_output_and_no_log_has_the_key() {
     let given = ClientHome::new().env("CUED_URL", server.url());
     let login = given.run_with_stdin(&["login", "--key", "-", "--verbose"], user.key());
     assert_eq!(login.code, 0, "{}", login.stderr);
-    assert!(
-        login.stderr.contains("GET ") && login.stderr.contains("/v1/auth/me 200"),
-        "{}",
-        login.stderr
-    );
+    assert_contains(&login.stderr, &["GET ", "/v1/auth/me 200"]);
     let elsewhere = ClientHome::signed_in(&server, &user).env("CUED_URL", "http://127.0.0.1:1");
     let unknown = ClientHome::new()
         .env("CUED_URL", server.url())
@@ -284,4 +280,24 @@ fn a_damaged_credentials_file_is_reported_and_kept() {
         assert!(error["message"].as_str().unwrap().contains("is damaged"), "{error}");
     }
     assert_eq!(fs::read_to_string(home.credentials()).unwrap(), "{");
+}
+
+#[test]
+fn a_key_that_the_server_refuses_is_named_by_its_place() {
+    let (server, _user, home) = start();
+    let home = home.env("CUED_API_KEY", "cue_sk_00000000000000000000000000000000");
+    let expected = format!(
+        "cued: {} does not accept the API key in CUED_API_KEY: unset it, or replace it\n",
+        server.url()
+    );
+    assert_eq!(home.fails(&["cue", "list"], 4), expected);
+    let stored = ClientHome::new();
+    let profile =
+        json!({"url": server.url(), "api_key": "cue_sk_00000000000000000000000000000000"});
+    stored.store(&json!({"current": "home", "profiles": {"home": profile}}));
+    let error = stored.fails(&["cue", "list"], 4);
+    assert!(
+        error.ends_with("does not accept the API key of profile home: run `cued login`\n"),
+        "{error}"
+    );
 }

@@ -1,8 +1,7 @@
 //! `cued mcp`. Every message, of the agent too, has the form of the published schema of its version.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
-use std::process::{ChildStdin, Stdio};
+use std::process::ChildStdin;
 
 use jsonschema::Validator;
 
@@ -192,10 +191,8 @@ fn an_agent_schedules_its_own_work() {
     let ended = agent.fails("extendLease", json!({"execution_id": run}));
     assert!(ended.ends_with("Call extendLease more often than the lease lasts."), "{ended}");
     let read = agent.ok("getExecution", json!({"execution_id": run}));
-    assert_eq!(
-        (&read["status"], &read["outcome"]["error"]),
-        (&json!("failed"), &json!("exit code 3"))
-    );
+    assert_eq!(read["status"], "failed");
+    assert_eq!(read["outcome"]["error"], "exit code 3");
     let read = agent.ok("getCue", json!({"cue_id": "slug:home/report"}));
     assert_eq!(read["id"], cue["id"]);
     agent.end();
@@ -229,10 +226,8 @@ fn an_agent_finds_out_why_a_run_failed_and_mends_its_cue() {
     assert_eq!(first["execution_id"], second["execution_id"]);
     desk.user.settle();
     let cue = agent.ok("getCue", json!({"cue_id": id, "execution_limit": 1}));
-    assert_eq!(
-        (&cue["status"], &cue["executions"][0]["status"]),
-        (&json!("paused"), &json!("success"))
-    );
+    assert_eq!(cue["status"], "paused");
+    assert_eq!(cue["executions"][0]["status"], "success");
     let deleted = agent.call("deleteCue", json!({"cue_id": id}));
     assert_eq!(deleted["content"], json!([{"type": "text", "text": "Done."}]));
     let gone = agent.fails("getCue", json!({"cue_id": id}));
@@ -615,11 +610,8 @@ fn what_is_no_message_gets_the_error_of_the_protocol() {
         agent.send(line);
         let answer = agent.receive();
         assert_fits(HANDSHAKE, "JSONRPCErrorResponse", &answer);
-        assert_eq!(
-            (&answer["error"]["code"], answer.get("id")),
-            (&json!(code), id.as_ref()),
-            "{line}: {answer}"
-        );
+        assert_eq!(answer["error"]["code"], json!(code), "{line}: {answer}");
+        assert_eq!(answer.get("id"), id.as_ref(), "{line}: {answer}");
     }
     let cancelled =
         json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 9}});

@@ -1,8 +1,6 @@
 //! Words that a person reads in place of those of the API, and filters that take both.
 
-use std::fs;
-
-use crate::cli::client::{Desk, START, start};
+use crate::cli::client::{Desk, START};
 use crate::support::*;
 
 #[test]
@@ -88,35 +86,4 @@ fn the_limit_of_requests_of_ones_own_server_is_named_with_its_remedy() {
     waiting.wait_for_note(
         "The server asks for a pause of 60 s: The limit of 60 requests per minute is exceeded",
     );
-}
-
-#[test]
-fn filters_take_the_words_of_the_tables_and_those_of_the_api() {
-    let (_server, user, home) = start();
-    let cue = user
-        .create(&json!({"name": "lost", "schedule": {"type": "recurring", "cron": "0 9 * * *"},
-        "callback": {"url": "http://nowhere.invalid/"}, "retry": {"max_attempts": 1}}));
-    let id = cue["id"].as_str().unwrap();
-    home.ok(&["cue", "fire", id]);
-    user.settle();
-    let list = home.ok(&["run", "list"]);
-    assert!(list.contains("\tno usable address\t"), "{list}");
-    for line in [
-        "--cause unknown_name",
-        "--cause no#usable#address",
-        "--trigger manual_fire",
-        "--trigger fired#by#hand",
-    ] {
-        let filter: Vec<String> = line.split(' ').map(|word| word.replace('#', " ")).collect();
-        let filter: Vec<&str> = filter.iter().map(String::as_str).collect();
-        assert_eq!(home.ok(&[&["run", "list"], filter.as_slice()].concat()), list, "{line}");
-    }
-    assert_eq!(home.ok(&["run", "list", "--cause", "address not allowed", "-q"]), "");
-    let counted =
-        home.ok(&["run", "replay", "--failed", "--cause", "no usable address", "--dry-run"]);
-    assert_eq!(counted, "would replay 1 failed run\n");
-    assert!(home.ok(&["alert", "list", "--type", "failures in a row", "-q"]).is_empty());
-    let run = user.executions_of(id).remove(0);
-    let shown = home.ok(&["run", "show", run["id"].as_str().unwrap()]);
-    assert!(shown.contains("(the host nowhere.invalid was not found)\n"), "{shown}");
 }

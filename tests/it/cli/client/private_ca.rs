@@ -1,10 +1,6 @@
 //! A server behind TLS whose certificate no public authority has issued.
 
-use std::fs;
 use std::io::{self, BufReader, Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::Arc;
-use std::thread;
 
 use rustls::ServerConfig;
 

@@ -1,14 +1,9 @@
 //! `cued sink` and `cued tail`.
 
-use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::process::Stdio;
-use std::sync::{Arc, Mutex};
-use std::{fs, thread};
+use std::net::Shutdown;
 
 use cued::domain::webhook::signature::{SigningSecrets, signature_headers};
-use jiff::Timestamp;
 
 use crate::support::*;
 
@@ -186,10 +181,7 @@ fn a_port_in_use_is_told_with_a_way_out() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let addr = taken.local_addr().unwrap().to_string();
     let error = ClientHome::new().fails(&["sink", "--listen", &addr], 1);
-    assert!(
-        error.contains(&format!("cannot listen on {addr}")) && error.contains("127.0.0.1:0"),
-        "{error}"
-    );
+    assert_contains(&error, &[&format!("cannot listen on {addr}"), "127.0.0.1:0"]);
 }
 
 #[test]
@@ -579,11 +571,8 @@ fn it_ends_by_a_signal_between_two_lines_and_when_nobody_reads() {
     assert!(notes.any(|note| note.unwrap().contains("/v1/events")));
     let stdout = child.0.stdout.take().unwrap();
     drop(stdout);
-    assert_eq!(
-        until("tail ends", || child.0.try_wait().unwrap()).code(),
-        Some(0),
-        "without a further event"
-    );
+    // The end comes without a further event.
+    assert_eq!(until("tail ends", || child.0.try_wait().unwrap()).code(), Some(0));
 }
 
 #[test]

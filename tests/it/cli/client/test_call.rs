@@ -1,8 +1,6 @@
 //! `cued cue test`: what it sends and prints, and its exit codes.
 
-use serde_json::json;
-
-use crate::cli::client::{Desk, add, start};
+use crate::cli::client::{Desk, start};
 use crate::support::*;
 
 fn answer(status: u16, body: &str) -> Reaction {
@@ -87,25 +85,6 @@ fn a_test_of_a_url_that_fails_exits_with_8() {
     let cut = home.ok(&["cue", "test", "--url", &url]);
     assert!(cut.ends_with(&format!("{}\n(the rest is not shown)\n", "x".repeat(2_000))), "{cut}");
     assert_eq!(user.get("/v1/cues").expect(200)["total"], 0);
-}
-
-#[test]
-fn what_cannot_be_tested_is_refused_without_a_call() {
-    let (_server, _user, home) = start();
-    add(&home, "job");
-    let error = home.fails(&["cue", "test", "job"], 5);
-    assert!(error.contains("is a cue for workers and calls no URL"), "{error}");
-    assert!(home.fails(&["cue", "test", "nowhere"], 3).contains("no cue has the id or name"));
-    assert!(home.fails(&["cue", "test"], 2).contains("--url"));
-    assert!(
-        home.fails(&["cue", "test", "job", "--url", "http://x/"], 2)
-            .contains("cannot be used with")
-    );
-    assert!(
-        home.fails(&["cue", "test", "--url", "example.com"], 5).contains("--url: must be absolute")
-    );
-    let curl = home.ok(&words("cue test --url http://127.0.0.1:9/ --payload '{a: 1}' --curl"));
-    assert!(curl.contains("/v1/callbacks/test") && curl.contains(r#""payload":{"a":1}"#), "{curl}");
 }
 
 #[test]

@@ -1,7 +1,5 @@
 //! Alerts and test alerts.
 
-use std::thread;
-
 use crate::engine::notifications::{
     START, failing, failing_scene, fire, hook, report, secret, signed, work,
 };
@@ -184,11 +182,8 @@ fn an_expired_claim_raises_an_alert_even_with_attempts_left() {
         &alerts[0],
         json!({"severity": "warning", "metadata": {"worker_id": "w1", "attempt": 1}}),
     );
-    assert_eq!(
-        user.get("/v1/executions?status=pending").expect(200)["total"],
-        2,
-        "neither counts as failed"
-    );
+    // Neither counts as failed.
+    assert_eq!(user.get("/v1/executions?status=pending").expect(200)["total"], 2);
 }
 
 #[test]
@@ -247,10 +242,9 @@ fn the_alert_list_is_newest_first_and_filtered() {
     assert_eq!(cue_ids(&format!("cue_id={}", all[2].as_str().unwrap())), all[2..]);
     assert_eq!(cue_ids("alert_type=verification_failed"), [] as [Value; 0]);
     let page = user.get("/v1/alerts?limit=1&offset=1").expect(200);
-    assert_eq!(
-        (&page["alerts"][0]["cue_id"], &page["total"], &page["has_more"]),
-        (&all[1], &json!(3), &json!(true))
-    );
+    assert_eq!(page["alerts"][0]["cue_id"], all[1]);
+    assert_eq!(page["total"], 3);
+    assert_eq!(page["has_more"], true);
     assert_eq!(other.get("/v1/alerts").expect(200)["total"], 0);
     assert_eq!(
         other.get(&format!("/v1/alerts?cue_id={}", all[2].as_str().unwrap())).expect(200)["total"],
@@ -267,11 +261,8 @@ fn the_alert_webhook_can_be_set_shown_and_removed() {
     let set = user.patch(ME, &json!({"alert_webhook_url": notified.url()})).expect(200);
     assert_eq!(set, user.get(ME).expect(200));
     assert_eq!(set["alert_webhook_url"], notified.url());
-    assert_eq!(
-        user.patch(ME, &json!({})).expect(200)["alert_webhook_url"],
-        notified.url(),
-        "an absent field keeps its value"
-    );
+    // An absent field keeps its value.
+    assert_eq!(user.patch(ME, &json!({})).expect(200)["alert_webhook_url"], notified.url());
     let cue = user.create(&hook(&receiver, quiet()));
     (0..3).for_each(|_| drop(fire(&user, &cue)));
     assert_eq!(notified.count(), 1);
@@ -281,11 +272,8 @@ fn the_alert_webhook_can_be_set_shown_and_removed() {
     );
     user.advance("P1D");
     fire(&user, &cue);
-    assert_eq!(
-        (count(&user, "consecutive_failures"), notified.count()),
-        (1, 1),
-        "changed and not sent"
-    );
+    // The alert is changed and not sent again.
+    assert_eq!((count(&user, "consecutive_failures"), notified.count()), (1, 1));
     // An empty text removes it too.
     user.patch(ME, &json!({"alert_webhook_url": notified.url()})).expect(200);
     assert_eq!(
@@ -381,20 +369,10 @@ fn a_test_alert_that_fails_tells_why_and_is_sent_again() {
     send_alerts_to(&user, &notified);
     notified.first([Reaction::Status(500)]);
     let failed = send_test(&user);
-    assert_eq!(
-        (
-            &failed["status"],
-            &failed["http_status"],
-            &failed["error_message"],
-            &failed["next_retry"]
-        ),
-        (
-            &json!("failed"),
-            &json!(500),
-            &json!("the URL returned 500"),
-            &json!("2026-01-05T00:01:00Z")
-        )
-    );
+    assert_eq!(failed["status"], "failed");
+    assert_eq!(failed["http_status"], 500);
+    assert_eq!(failed["error_message"], "the URL returned 500");
+    assert_eq!(failed["next_retry"], "2026-01-05T00:01:00Z");
     user.advance("PT1M");
     let ids: Vec<Value> = notified.deliveries().iter().map(|it| it.json()["id"].clone()).collect();
     assert_eq!(ids, [failed["id"].clone(), failed["id"].clone()]);

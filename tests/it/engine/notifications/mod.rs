@@ -3,9 +3,6 @@
 mod alerts;
 mod webhooks;
 
-use std::net::TcpListener;
-use std::sync::atomic::Ordering;
-
 use cued::domain::notification::NotificationKind;
 use cued::domain::notification::alert::NewAlert;
 use cued::domain::row_keys::{CueKey, UserKey};
@@ -92,11 +89,8 @@ pub fn signed(sent: &Delivery, current: &str, previous: Option<&str>) {
     let canonical = cued::domain::webhook::canonical_json::canonical(
         cued::domain::json::read(&sent.body).unwrap().get(),
     );
-    assert_eq!(
-        String::from_utf8_lossy(&sent.body),
-        canonical,
-        "a receiver can sign the body it parsed and serialized again"
-    );
+    // A receiver can sign the body it parsed and serialized again.
+    assert_eq!(String::from_utf8_lossy(&sent.body), canonical);
 }
 
 /// A fixture with a single-attempt cue, whose failures are notified to `url` and by mail.
@@ -211,11 +205,8 @@ fn at_most_a_thousand_notifications_of_a_kind_are_queued_per_user() {
     );
     fail(&fixture, cue, 5);
     assert_eq!(number(&fixture, "SELECT count(*) FROM outbox WHERE kind = 'failure'"), 1_000);
-    assert_eq!(
-        number(&fixture, "SELECT count(*) FROM outbox WHERE kind = 'mail'"),
-        5,
-        "mails have a limit of their own"
-    );
+    // Mails have a limit of their own.
+    assert_eq!(number(&fixture, "SELECT count(*) FROM outbox WHERE kind = 'mail'"), 5);
     assert_eq!(send_all(&fixture).len(), 1_000);
 }
 
@@ -251,11 +242,8 @@ fn results_are_kept_while_the_disk_is_full_and_no_notification_repeats() {
     assert!(pass(&mut dispatcher, Vec::new()).is_err());
     fails.store(false, Ordering::SeqCst);
     let next = pass(&mut dispatcher, Vec::new()).unwrap();
-    assert_eq!(
-        (first.len(), next.len()),
-        (3, 1),
-        "two mails and a POST of this destination, then the other POST"
-    );
+    assert_eq!(first.len(), 3, "two mails and a POST of this destination, then the other POST");
+    assert_eq!(next.len(), 1, "two mails and a POST of this destination, then the other POST");
     assert!(first.iter().all(|earlier| earlier.id != next[0].id));
     assert_eq!(webhook_client.requests().len(), 1);
 }
@@ -311,10 +299,8 @@ fn an_unreadable_or_unrecordable_row_blocks_no_other() {
                 .is_empty(),
             "{poison}"
         );
-        assert!(
-            dispatcher.is_clear() && webhook_client.requests().len() == sent,
-            "a stop waits for neither row"
-        );
+        // A stop waits for neither row.
+        assert!(dispatcher.is_clear() && webhook_client.requests().len() == sent);
     }
 }
 
@@ -338,11 +324,8 @@ fn at_most_two_mails_are_sent_at_a_time() {
     assert!(
         dispatcher.run_once(&fixture.app, Vec::new(), DispatcherMode::Running).unwrap().is_empty()
     );
-    assert_eq!(
-        number(&fixture, "SELECT count(*) FROM outbox"),
-        5,
-        "mails stay stored until they are sent"
-    );
+    // Mails stay stored until they are sent.
+    assert_eq!(number(&fixture, "SELECT count(*) FROM outbox"), 5);
     let finished = vec![send_one(&fixture, &RecordingClient::default(), &first[0])];
     assert_eq!(
         dispatcher.run_once(&fixture.app, finished, DispatcherMode::Running).unwrap().len(),
@@ -367,10 +350,9 @@ fn verification_raises_alerts_and_the_newest_thousand_are_kept() {
     assert!(!raise("result_url is missing"), "one of its type stands for the cue");
     let sent = send_all(&fixture);
     let body: Value = serde_json::from_slice(sent[0].body.as_deref().unwrap()).unwrap();
-    assert_eq!(
-        (&body["alert_type"], &body["severity"], &body["execution_id"]),
-        (&"verification_failed".into(), &"warning".into(), &id.to_string().into())
-    );
+    assert_eq!(body["alert_type"], "verification_failed");
+    assert_eq!(body["severity"], "warning");
+    assert_eq!(body["execution_id"], id.to_string());
     assert_eq!(body["message"], "An outcome of c was not verified: external_id is missing");
     for _ in 0..1_003 {
         fixture.advance(300);

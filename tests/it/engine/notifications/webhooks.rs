@@ -1,7 +1,5 @@
 //! Notifications by webhook and by mail.
 
-use std::collections::BTreeSet;
-
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
@@ -21,11 +19,8 @@ fn the_failure_notification_is_signed_and_sent_before_the_clock_returns() {
     let execution = fire(&user, &cue);
     assert_eq!(user.advance("PT10M")["delivered"], 1);
     assert_eq!(notified.count(), 0, "an attempt before a retry causes no notification");
-    assert_eq!(
-        user.advance("PT10M")["delivered"],
-        1,
-        "a notification is not counted as a delivery"
-    );
+    // A notification is not counted as a delivery.
+    assert_eq!(user.advance("PT10M")["delivered"], 1);
     let sent = notified.deliveries();
     assert_eq!(sent.len(), 1);
     assert_eq!(
@@ -37,11 +32,8 @@ fn the_failure_notification_is_signed_and_sent_before_the_clock_returns() {
         })
     );
     signed(&sent[0], &secret(&user, "webhook"), None);
-    assert_ne!(
-        sent[0].header("webhook-id"),
-        Some(execution.as_str()),
-        "its id differs from that of the delivery"
-    );
+    // Its id differs from that of the delivery.
+    assert_ne!(sent[0].header("webhook-id"), Some(execution.as_str()));
     assert_eq!(sent[0].header("user-agent"), Some(concat!("cued/", env!("CARGO_PKG_VERSION"))));
     let cue = user.get(&format!("/v1/cues/{}", id(&cue))).expect(200);
     assert_eq!((&cue["status"], &cue["next_run"]), (&json!("paused"), &Value::Null));
@@ -459,11 +451,7 @@ fn a_user_gets_ten_mails_an_hour_and_the_number_withheld() {
     }
     fire(&user, &cue);
     let tenth = mailing.mailbox.next();
-    assert!(
-        tenth.message.contains("failures before 2030-01-01T01:00:00Z are not mailed"),
-        "{}",
-        tenth.message
-    );
+    assert_contains(&tenth.message, &["failures before 2030-01-01T01:00:00Z are not mailed"]);
     (0..3).for_each(|_| drop(fire(&user, &cue)));
     fire(&other, &other.create(&hook(&receiver, Value::Null)));
     assert_eq!(mailing.mailbox.next().to, "TO:<bob@example.com>", "the limit is per user");
@@ -476,11 +464,7 @@ fn a_user_gets_ten_mails_an_hour_and_the_number_withheld() {
     user.advance("PT1S");
     fire(&user, &cue);
     let next = mailing.mailbox.next();
-    assert!(
-        next.message.contains("Failures since the previous mail that were not mailed: 4"),
-        "{}",
-        next.message
-    );
+    assert_contains(&next.message, &["Failures since the previous mail that were not mailed: 4"]);
     let log = mailing.server.log();
     assert_eq!(log.matches("failure mails suppressed").count(), 1, "{log}");
     let kept: i64 = mailing

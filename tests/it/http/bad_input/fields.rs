@@ -16,39 +16,6 @@ fn a_422_lists_at_most_a_hundred_problems() {
 }
 
 #[test]
-fn lists_and_headers_have_a_maximum() {
-    let server = server();
-    let user = server.user();
-    let execution = format!("/v1/executions/{}", user.fire(&user.create(&super::good_cue())));
-    let outcome = |count: usize| {
-        Case::post(
-            &format!("{execution}/outcome"),
-            &json!({"success": true, "artifacts": vec![0; count]}),
-        )
-    };
-    let evidence = |count: usize| {
-        Case::new("PATCH", &format!("{execution}/evidence"), &json!({"artifacts": vec![0; count]}))
-    };
-    let headers = |count: usize| {
-        let headers: Value = (0..count).map(|number| (format!("X-{number}"), json!("v"))).collect();
-        Case::cue("callback.headers", headers).named(&format!("{count} headers"))
-    };
-    let beat = json!({"worker_id": "w", "handlers": vec!["a"; 101]});
-    check(
-        &user,
-        [
-            outcome(101).invalid("too_long", "body.artifacts"),
-            outcome(100).accepted(200),
-            evidence(101).invalid("too_long", "body.artifacts"),
-            evidence(100).accepted(200),
-            headers(33).expect_error(400, "invalid_callback"),
-            headers(32).accepted(201),
-            Case::post("/v1/worker/heartbeat", &beat).invalid("too_long", "body.handlers"),
-        ],
-    );
-}
-
-#[test]
 fn an_error_names_its_field() {
     let server = server();
     let user = server.user();

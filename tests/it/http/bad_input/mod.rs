@@ -4,8 +4,6 @@ mod callbacks;
 mod fields;
 mod paths;
 
-use serde_json::{Value, json};
-
 use crate::support::*;
 
 /// A request and its expected response.
@@ -176,43 +174,4 @@ fn headers_missing(response: &Response) -> Option<String> {
     let missing: Vec<&str> =
         wanted.into_iter().filter(|name| response.header(name).is_none()).collect();
     (!missing.is_empty()).then(|| format!("{} without {missing:?}", response.status))
-}
-
-#[test]
-fn account_changes_are_validated() {
-    let patch = |body: Value| Case::new("PATCH", "/v1/auth/me", &body).named(&body.to_string());
-    let url = |url: &str| {
-        patch(json!({"alert_webhook_url": url})).expect_error(400, "invalid_callback_url")
-    };
-    let server = server();
-    let user = server.user();
-    check(
-        &user,
-        [
-            patch(json!({"alert_webhook_url": ""})).accepted(200),
-            url(" "),
-            url("nowhere"),
-            url("ftp://example.com/"),
-            url("https://user:secret@example.com/"),
-            url("https://example.com/a b"),
-            url(&format!("https://example.com/{}", "a".repeat(2_029))),
-            patch(json!({"alert_webhook_url": 5})).invalid("string_type", "body.alert_webhook_url"),
-            patch(json!({"alert_webhook_url": "http://10.0.0.1/", "x": 1}))
-                .invalid("extra_forbidden", "body.x"),
-            patch(json!({"email": "b@example.com"})).invalid("extra_forbidden", "body.email"),
-            patch(json!({"plan": "scale"})).invalid("extra_forbidden", "body.plan"),
-            patch(json!([])).invalid("model_attributes_type", "body"),
-            Case::raw("PATCH", "/v1/auth/me", "{").expect_error(400, "invalid_json"),
-            Case::raw("PATCH", "/v1/auth/me", "").expect_error(400, "invalid_json"),
-            patch(json!({"alert_webhook_url": "https://example.com/alerts"})).accepted(200),
-            patch(json!({"alert_webhook_url": null})).accepted(200),
-            patch(json!({"alert_webhook_url": ""})).accepted(200),
-            Case::new("PUT", "/v1/auth/me", &json!({})).expect_error(405, "method_not_allowed"),
-        ],
-    );
-    let refused = user.patch("/v1/auth/me", &json!({"alert_webhook_url": "nowhere"})).expect(400);
-    assert!(
-        refused["error"]["message"].as_str().unwrap().starts_with("alert_webhook_url: "),
-        "{refused}"
-    );
 }

@@ -1,7 +1,5 @@
 //! Invalid documents, paths, methods and queries.
 
-use std::io;
-
 use crate::http::bad_input::{Case, check, good_cue, server};
 use crate::support::*;
 
@@ -52,6 +50,8 @@ fn missing_resources_and_those_of_other_users_are_indistinguishable() {
         Case::get(&format!("{path}/missed")).expect_error(404, "cue_not_found"),
         Case::get(&format!("{path}/upcoming")).expect_error(404, "cue_not_found"),
         Case::post(&format!("{path}/fire"), &json!({})).expect_error(404, "cue_not_found"),
+        Case::get(&format!("/v1/stats?cue_id={}", id(&cue))).expect_error(404, "cue_not_found"),
+        Case::get(&format!("/v1/events?cue_id={}", id(&cue))).expect_error(404, "cue_not_found"),
     ]);
     let path = format!("/v1/executions/{fired}");
     rows.extend([
@@ -84,8 +84,6 @@ fn missing_resources_and_those_of_other_users_are_indistinguishable() {
     assert_eq!(owner.get(&format!("/v1/cues/{}", id(&cue))).expect(200)["name"], "nightly");
 }
 
-const MAX_BODY: usize = 2_097_152;
-
 fn body(name: &str, bytes: impl Into<Vec<u8>>) -> Case {
     Case::raw("POST", "/v1/cues", bytes).named(name)
 }
@@ -113,45 +111,4 @@ fn bytes_that_are_no_json_are_refused_and_escapes_count_as_their_characters() {
     // 300,000 times `é` as an escape: 1.8 MB on the wire, 0.6 MB as counted.
     let escaped = format!("\"{}\"", "\\u00e9".repeat(300_000));
     check(&server().user(), rows.chain([body("escapes", payload(escaped)).accepted(201)]));
-}
-
-#[test]
-fn a_body_over_two_megabytes_is_refused() {
-    let server = server();
-    let user = server.user();
-    let filled = |bytes: usize| {
-        let cue = super::changed(good_cue(), "description", Some(json!("")));
-        let missing = bytes - cue.to_string().len();
-        super::changed(cue, "description", Some(json!("x".repeat(missing))))
-            .to_string()
-            .into_bytes()
-    };
-    let at_the_limit = user.call("POST", "/v1/cues", &[], &filled(MAX_BODY)).unwrap();
-    assert_ne!(at_the_limit.status, 413, "{}", at_the_limit.text());
-    announced(&user, MAX_BODY + 1).unwrap().expect_error(413, "payload_too_large");
-    announced(&user, 4_000_000_000).unwrap().expect_error(413, "payload_too_large");
-    chunked(&user, &filled(MAX_BODY + 1)).unwrap().expect_error(413, "payload_too_large");
-    let chunked_at_the_limit = chunked(&user, &filled(MAX_BODY)).unwrap();
-    assert_eq!(chunked_at_the_limit.status, at_the_limit.status, "{}", chunked_at_the_limit.text());
-    assert_eq!(user.get("/v1/cues").expect(200)["limit"], 20);
-}
-
-/// Announces a body and sends none of it: the error must come without it.
-fn announced(user: &Client, length: usize) -> io::Result<Response> {
-    let key = user.key();
-    let head = format!(
-        "POST /v1/cues HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {key}\r\nContent-Length: {length}\r\n\r\n"
-    );
-    user.clone().send(head.as_bytes())
-}
-
-fn chunked(user: &Client, body: &[u8]) -> io::Result<Response> {
-    let mut bytes = Vec::with_capacity(body.len() + 1_000);
-    for chunk in body.chunks(60_000) {
-        bytes.extend(format!("{:x}\r\n", chunk.len()).bytes());
-        bytes.extend(chunk);
-        bytes.extend(b"\r\n");
-    }
-    bytes.extend(b"0\r\n\r\n");
-    user.clone().call("POST", "/v1/cues", &[("Transfer-Encoding", "chunked")], &bytes)
 }

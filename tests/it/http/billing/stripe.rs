@@ -1,7 +1,5 @@
 //! Stripe: API calls, events, and their effect on the limits of an account.
 
-use std::time::Duration;
-
 use cued::billing::stripe::{Stripe, StripeConfig};
 use cued::domain::billing::Prices;
 

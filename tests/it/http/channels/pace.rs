@@ -133,11 +133,8 @@ fn a_channel_that_fails_ten_times_is_failing_and_tried_every_hour() {
         assert_eq!(phone.count(), tries, "after {span}");
         let named =
             user.get("/v1/overview").expect(200)["channels"]["failing"].as_array().unwrap().len();
-        assert_eq!(
-            named,
-            usize::from(tries >= 3),
-            "the overview names it from the third failure on"
-        );
+        // The overview names it from the third failure on.
+        assert_eq!(named, usize::from(tries >= 3));
     }
     let shown = user.get(&path(&channel)).expect(200);
     assert_has(&shown, json!({"status": "failing", "failures": 10, "waiting": 1}));
@@ -180,10 +177,8 @@ fn what_waited_for_a_failing_channel_comes_as_one_message() {
     assert_eq!(tested["status"], "delivered");
     user.settle();
     let seen = titles(&phone)[tries..].to_vec();
-    assert_eq!(
-        seen[1], "backup failed: 500 from 127.0.0.1",
-        "the success of the test lets the oldest go"
-    );
+    // The success of the test lets the oldest message go.
+    assert_eq!(seen[1], "backup failed: 500 from 127.0.0.1");
     user.advance("PT5S");
     assert_eq!(titles(&phone)[tries + 2..], ["19 failures: backup (19)"]);
 }
@@ -337,11 +332,8 @@ fn a_single_message_too_many_for_a_minute_opens_the_next_one() {
     user.advance("PT49.999S");
     assert_eq!(phone.count(), 5);
     user.advance("PT0.001S");
-    assert_eq!(
-        titles(&phone)[5..],
-        ["late failed: 500 from 127.0.0.1"],
-        "with its own title and link"
-    );
+    // The message has its own title and link.
+    assert_eq!(titles(&phone)[5..], ["late failed: 500 from 127.0.0.1"]);
 }
 
 #[test]

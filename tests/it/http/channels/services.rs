@@ -10,7 +10,6 @@ use cued::domain::channel::services::{
     SERVICES, ServiceAnswer, ServiceRequest, SettingKind, Verdict, service, service_of_host,
 };
 use cued::domain::channel::{ChannelType, Settings};
-use jiff::Timestamp;
 
 use crate::http::channels::services::receivers::{Answer, receive, settings};
 use crate::http::channels::services::rendering::{Shown, shown, without_blank_lines};
@@ -278,10 +277,8 @@ fn a_workflow_of_slack_gets_flat_texts() {
         let settings = with_url(ChannelType::Slack, path);
         let found =
             accepted(ChannelType::Slack, &settings, &message("a <!channel>", "b", Some(LINK)));
-        assert_eq!(
-            (found.title.as_str(), found.link.as_deref()),
-            ("a <\u{200b}!channel>", Some(LINK))
-        );
+        assert_eq!(found.title.as_str(), "a <\u{200b}!channel>");
+        assert_eq!(found.link.as_deref(), Some(LINK));
     }
 }
 
@@ -295,10 +292,7 @@ fn the_number_of_a_list_is_no_markup() {
     };
     let escaped = "5\\. five\n 12\\) twelve\n1\\.5 of 3.\na 5. b\n\\=====";
     let embed = body(ChannelType::Discord)["embeds"][0].clone();
-    assert_eq!(
-        (&embed["title"], &embed["description"]),
-        (&json!("5\\. five failed"), &json!(escaped))
-    );
+    assert_has(&embed, json!({"title": "5\\. five failed", "description": escaped}));
     let attachment = body(ChannelType::Mattermost)["attachments"][0].clone();
     assert_eq!(attachment["text"], format!("**5\\. five failed**\n\n{escaped}"));
 }
@@ -340,10 +334,7 @@ fn a_webhook_gets_the_fields_of_an_alert() {
     let found = body(&failed);
     assert_eq!(found["message"], "backup failed");
     assert_eq!((&found["alert_type"], &found["severity"]), (&Value::Null, &json!("critical")));
-    assert_eq!(
-        (&found["metadata"], &found["link"], &found["created_at"]),
-        (&json!({}), &json!(LINK), &json!(failed.at))
-    );
+    assert_has(&found, json!({"metadata": {}, "link": LINK, "created_at": failed.at}));
     let alert = json!({
         "id": "of the alert", "alert_type": "claim_lost", "severity": "warning", "cue_id": "cue_1", "execution_id": null,
         "message": "Worker w lost its claim", "metadata": {"attempt": 1}, "created_at": "2026-01-01T09:00:00Z",

@@ -59,9 +59,7 @@ fn an_unconfirmed_address_gets_one_fixed_mail_until_it_is_confirmed() {
     let link = asked.link();
     let page = mailing.client().get(&link);
     assert_eq!(page.status, 200);
-    assert!(
-        page.text().contains("bob@example.com") && page.text().contains("Confirm this address")
-    );
+    assert_contains(&page.text(), &["bob@example.com", "Confirm this address"]);
     fail(&bob, &cue);
     assert!(mailing.mailbox.is_empty(), "a GET confirms nothing");
     let wrong = link.replace("token=", "token=0");
@@ -348,11 +346,8 @@ fn all_mails_together_have_an_hourly_limit() {
     mailing.advance("PT59M59S");
     assert!(mailing.mailbox.is_empty());
     mailing.advance("PT1S");
-    assert_eq!(
-        mailing.mailbox.next().to,
-        "TO:<first@example.com>",
-        "the failure mail was not lost"
-    );
+    // The failure mail was not lost.
+    assert_eq!(mailing.mailbox.next().to, "TO:<first@example.com>");
 }
 
 #[test]
@@ -370,10 +365,8 @@ fn failures_of_many_accounts_leave_half_of_the_mails_for_logins() {
     (0..10)
         .for_each(|_| assert_eq!(subject(&mailing.mailbox.next()), "Cue a stranger's text failed"));
     first.settle();
-    assert!(
-        mailing.mailbox.is_empty(),
-        "20 mails in an hour ask to confirm, and 30 are not for logins"
-    );
+    // 20 mails in an hour ask to confirm, and 30 are not for logins.
+    assert!(mailing.mailbox.is_empty());
     mailing.mail(&mailing.code(), "ann@example.com");
     mailing.advance("PT1H");
     (0..5).for_each(|_| assert_eq!(subject(&mailing.mailbox.next()), "Confirm your email address"));

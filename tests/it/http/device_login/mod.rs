@@ -5,7 +5,6 @@ mod addresses;
 mod ends;
 
 use std::io::Write;
-use std::net::TcpStream;
 
 use crate::support::*;
 
@@ -125,10 +124,7 @@ fn a_device_gets_its_key_once_after_the_link_is_confirmed() {
 
     assert_eq!(mailing.confirm(code, &mail).status, 200);
     let approved = mailing.poll(code);
-    assert_eq!(
-        (&approved["status"], &approved["email"]),
-        (&json!("approved"), &json!("ann@example.com"))
-    );
+    assert_has(&approved, json!({"status": "approved", "email": "ann@example.com"}));
     assert_eq!(mailing.poll(code), json!({"status": "claimed"}));
 
     let user = mailing.client().with_key(approved["api_key"].as_str().unwrap());
@@ -180,11 +176,8 @@ fn codes_and_links_expire_after_15_minutes() {
     assert_eq!(mailing.client().get(&mail.link()).status, 410);
     assert_eq!(mailing.confirm(&code, &mail).status, 410);
     assert_eq!(mailing.status(&code), "expired");
-    assert_eq!(
-        mailing.poll(&approved),
-        json!({"status": "expired"}),
-        "the key was not polled in time"
-    );
+    // The key was not polled in time.
+    assert_eq!(mailing.poll(&approved), json!({"status": "expired"}));
     let late = json!({"device_code": code, "email": "ann@example.com"});
     mailing.client().post(SUBMIT, &late).expect_error(404, "device_code_not_found");
     assert_eq!(mailing.client().get(&format!("/auth/device?code={code}")).status, 404);
@@ -214,11 +207,8 @@ fn a_device_may_choose_an_unused_valid_code() {
             .post(CODE, &json!({ "device_code": bad }))
             .expect_error(422, "validation_error");
     }
-    assert_eq!(
-        mailing.client().call("POST", CODE, &[], b"").unwrap().status,
-        201,
-        "no body is needed"
-    );
+    // No body is needed.
+    assert_eq!(mailing.client().call("POST", CODE, &[], b"").unwrap().status, 201);
     mailing
         .client()
         .post(SUBMIT, &json!({"device_code": "My-Laptop-1"}))
@@ -386,11 +376,7 @@ fn the_login_pages_work_with_plain_forms() {
         "{}",
         asked.text()
     );
-    assert!(
-        asked.text().contains(&format!(r#"name="code" value="{shown_code}""#)),
-        "{}",
-        asked.text()
-    );
+    assert_contains(&asked.text(), &[&format!(r#"name="code" value="{shown_code}""#)]);
     assert!(asked.text().contains(r#"<label for="email">"#));
 
     let sent = post_form(
@@ -494,11 +480,7 @@ fn forms_post_below_the_path_of_the_public_url() {
     let page = mailing.client().get(&format!("/auth/device?code={code}"));
     assert!(page.text().contains(r#"action="/cued/auth/device""#), "{}", page.text());
     let mail = mailing.mail(&code, "ann@example.com");
-    assert!(
-        mail.message.contains("\nhttp://example.com/cued/v1/auth/verify?token="),
-        "{}",
-        mail.message
-    );
+    assert_contains(&mail.message, &["\nhttp://example.com/cued/v1/auth/verify?token="]);
 }
 
 #[test]

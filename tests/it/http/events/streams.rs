@@ -1,8 +1,6 @@
 //! The stream of events: contents, limits and ends.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, mpsc};
-use std::time::Duration;
+use std::sync::mpsc;
 
 use cued::domain::notification::event::{Event, EventSink, EventType, PendingEvent};
 use cued::domain::row_keys::UserKey;
@@ -61,32 +59,10 @@ fn a_stream_begins_with_a_greeting() {
         })
     );
     let head = user.call("HEAD", "/v1/events", &[], b"").unwrap();
-    assert_eq!(
-        (head.status, head.header("content-type"), head.header("content-length")),
-        (200, Some("text/event-stream"), None)
-    );
+    assert_eq!(head.status, 200);
+    assert_eq!(head.header("content-type"), Some("text/event-stream"));
+    assert_eq!(head.header("content-length"), None);
     assert_eq!(user.get("/v1/workers").status, 200, "the connection goes on after a HEAD");
-}
-
-#[test]
-fn bad_input_gets_a_clear_error() {
-    let (api, ada) = Api::with_user("ada");
-    let body = ada.get("/v1/events?types=execution,nonsense").expect_error(422, "validation_error");
-    assert_eq!(body["detail"][0]["loc"], json!(["query", "types"]));
-    let message = body["detail"][0]["msg"].as_str().unwrap();
-    assert_contains(message, &["\"nonsense\"", "execution.claim_lost", ", quota"]);
-    let body = ada.get("/v1/events?last_event_id=nonsense").expect_error(422, "validation_error");
-    assert_eq!(body["detail"][0]["loc"], json!(["query", "last_event_id"]));
-    let garbage = ada.call("GET", "/v1/events", &[("Last-Event-ID", "12")], b"").unwrap();
-    let body = garbage.expect_error(422, "validation_error");
-    assert_eq!(body["detail"][0]["loc"], json!(["header", "Last-Event-ID"]));
-    assert!(body["error"]["message"].as_str().unwrap().contains("5f3a9c-1842"), "{body}");
-    let eve = api.user("eve");
-    let cue = api.fixture.worker_cue(eve.key, |_| ());
-    ada.get(&format!("/v1/events?cue_id={}", cue.id)).expect_error(404, "cue_not_found");
-    ada.get("/v1/events?cue_id=cue_000000000000").expect_error(404, "cue_not_found");
-    api.user("bob").with_key("cue_sk_0").get("/v1/events").expect_error(401, "invalid_api_key");
-    assert_eq!(api.fixture.app.events.streams(), 0);
 }
 
 #[test]

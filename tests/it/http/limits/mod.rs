@@ -3,11 +3,8 @@
 mod rate;
 mod storage;
 
-use std::fs;
-
 use cued::domain::account::plan::PlanLimits;
 use cued::service::accounts::change_plan;
-use tempfile::TempDir;
 
 use crate::support::*;
 
@@ -106,10 +103,7 @@ fn a_downgrade_pauses_the_newest_cues_above_the_limit() {
     administer(&server, &["set-plan", &email, "free", "--plans", &plans.path()]);
     assert_eq!(statuses(&user, &cues), ["paused", "active", "active", "active", "paused"]);
     let usage = user.get("/v1/usage").expect(200)["cues"].clone();
-    assert_eq!(
-        (&usage["active"], &usage["limit"], &usage["remaining"]),
-        (&json!(3), &json!(3), &json!(0))
-    );
+    assert_has(&usage, json!({"active": 3, "limit": 3, "remaining": 0}));
     let newest = format!("/v1/cues/{}", id(&cues[4]));
     user.patch(&newest, &json!({"status": "active"})).expect_error(403, "cue_limit_exceeded");
     administer(&server, &["set-plan", &email, "pro", "--plans", &plans.path()]);
@@ -206,10 +200,7 @@ fn a_disabled_users_keys_cues_and_deliveries_stop() {
     all.sort();
     assert_eq!(all, [vec![disabled.clone(); 4], vec![pending]].concat());
     let queue = other.get("/health").expect(200)["queue"].clone();
-    assert_eq!(
-        (&queue["pending_retries"], &queue["pending_worker_claims"]),
-        (&json!(0), &json!(1))
-    );
+    assert_has(&queue, json!({"pending_retries": 0, "pending_worker_claims": 1}));
     let moved = other.advance("P1D");
     assert_eq!((&moved["delivered"], &moved["fired"]), (&json!(0), &json!(24)));
     assert_eq!(receiver.deliveries().len(), 1);

@@ -183,10 +183,7 @@ fn of_a_response_without_room_the_success_alone_is_the_outcome() {
     }
     let before = stored(&user);
     let bare = shown();
-    assert_eq!(
-        (&bare["outcome"]["success"], &bare["outcome"]["result"]),
-        (&json!(true), &Value::Null)
-    );
+    assert_has(&bare["outcome"], json!({"success": true, "result": null}));
     assert_eq!((&bare["status"], &bare["evidence"]), (&json!("success"), &Value::Null));
     assert_eq!(bare["outcome_state"], "verification_failed", "its evidence had no room");
     assert_eq!(stored(&user), before);
@@ -436,11 +433,8 @@ fn the_runs_of_an_unconfirmed_account_call_60_times_an_hour() {
     assert!(message.contains("60 times an hour: wait 660 s, or confirm the address"), "{message}");
     fire(&bob.create(&worker("0 0 1 1 *"))).expect(200);
     mailing.advance("PT1H");
-    assert_eq!(
-        receiver.count(),
-        120,
-        "as many again, from the moment at which the first is an hour old"
-    );
+    // As many again, from the moment at which the first is an hour old.
+    assert_eq!(receiver.count(), 120);
 
     // A confirmed address lets go what waits. What is left waits for a worker.
     confirm(&mailing, "bob@example.com");
@@ -463,20 +457,14 @@ fn attempts_count_as_calls_and_wait_like_them() {
     mailing.advance("PT1H");
     assert_eq!(receiver.count(), 60, "seven attempts of eight runs, and four of the ninth");
     let shown = bob.get("/v1/executions?status=retrying").expect(200);
-    assert_eq!(
-        (&shown["total"], &shown["executions"][0]["http_status"]),
-        (&json!(1), &json!(500)),
-        "{shown}"
-    );
+    assert_eq!(shown["total"], 1, "{shown}");
+    assert_eq!(shown["executions"][0]["http_status"], 500, "{shown}");
     confirm(&mailing, "bob@example.com");
     mailing.advance("PT30S");
     let id = shown["executions"][0]["id"].as_str().unwrap();
     let shown = bob.execution(id);
-    assert_eq!(
-        (&shown["status"], &shown["attempts"]),
-        (&json!("failed"), &json!(7)),
-        "no longer held up"
-    );
+    assert_eq!(shown["status"], "failed", "no longer held up");
+    assert_eq!(shown["attempts"], 7, "no longer held up");
 }
 
 #[test]
@@ -507,11 +495,8 @@ fn an_unconfirmed_account_without_a_run_for_7_days_is_removed() {
         0
     );
     assert_eq!(counters::discrepancies(&file).unwrap(), Vec::<String>::new());
-    assert_eq!(
-        server.client().post("/v1/auth/register", &json!({ "email": email })).status,
-        201,
-        "it is free again"
-    );
+    // The address is free again.
+    assert_eq!(server.client().post("/v1/auth/register", &json!({ "email": email })).status, 201);
 }
 
 #[test]

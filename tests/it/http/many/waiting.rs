@@ -1,8 +1,5 @@
 //! `retry` and `cancel` of an execution that waits (contract §5.4).
 
-use std::collections::BTreeMap;
-use std::thread;
-
 use crate::http::many::{START, check_counters, id, status_of, webhook_cue, worker_cue};
 use crate::support::*;
 
@@ -153,23 +150,6 @@ fn a_once_cue_ends_with_its_cancelled_run() {
     assert_eq!(status_of(&user, &cue), "failed");
     check_counters(&server);
     assert_eq!(user.get("/v1/auth/me").expect(200)["active_cues"], 0);
-}
-
-#[test]
-fn requests_without_such_an_execution_or_with_a_bad_body_are_refused() {
-    let (_server, user) = Server::with_clock_and_user(START);
-    for action in ["retry", "cancel"] {
-        for unknown in ["7", "0190a5c0-0000-7000-8000-000000000001"] {
-            let path = format!("/v1/executions/{unknown}/{action}");
-            user.post(&path, &json!({})).expect_error(404, "execution_not_found");
-        }
-        let run = user.fire(&user.create(&worker_cue("work")));
-        let path = format!("/v1/executions/{run}/{action}");
-        let bad = user.call("POST", &path, &[], b"{").unwrap();
-        bad.expect_error(400, "invalid_json");
-        user.post(&path, &json!([])).expect_error(422, "validation_error");
-        assert_eq!(user.execution(&run)["status"], "pending");
-    }
 }
 
 /// A delivery that a thread has taken is never cancelled, and a cancelled one is never sent.

@@ -1,12 +1,8 @@
 //! The ends of a session: sign-out, revocation, expiry, too many of them; and what a session writes.
 
-use std::fs;
-use std::time::Duration;
-
 use cued::clock::Clock;
 use cued::engine::scheduler::reaper;
 use cued::store::maintenance::clock_accept;
-use jiff::SignedDuration;
 
 use crate::cli::administration::ok;
 use crate::http::sessions::{Browser, cookie_of, sign_in, token_of};
@@ -42,10 +38,7 @@ fn a_user_ends_single_sessions_and_all_others() {
     let sessions = listed["sessions"].as_array().unwrap();
     let current: Vec<bool> = sessions.iter().map(|session| session["current"] == true).collect();
     assert_eq!(current, [true, false, false, false]);
-    assert_eq!(
-        (&sessions[0]["via"], &sessions[0]["address"]),
-        (&json!("key"), &json!("127.0.0.1"))
-    );
+    assert_has(&sessions[0], json!({"via": "key", "address": "127.0.0.1"}));
     let path = format!("/v1/auth/sessions/{}", id(&sessions[3]));
     stranger.call("DELETE", &path, "").expect_error(404, "session_not_found");
     assert_eq!(browsers[0].call("DELETE", &path, "").status, 204);

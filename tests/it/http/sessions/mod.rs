@@ -220,11 +220,8 @@ fn a_cookie_of_another_program_on_the_host_signs_nobody_out() {
         );
     }
     assert_eq!(status(&[slice::from_ref(&cookie), &tossed[..]].concat()), 200);
-    assert_eq!(
-        status(&[&tossed[..], slice::from_ref(&cookie)].concat()),
-        401,
-        "the look-ups are bounded"
-    );
+    // The look-ups are bounded.
+    assert_eq!(status(&[&tossed[..], slice::from_ref(&cookie)].concat()), 401);
     assert_eq!(status(&tossed), 401);
 }
 
@@ -391,11 +388,8 @@ fn a_link_changes_the_account_of_a_browser_only_if_that_is_asked_for() {
         refused.expect_error(409, "invalid_state");
         assert_eq!(refused.header("set-cookie"), None);
     }
-    assert_eq!(
-        enter(&browser, &link_of(&ada)).expect(201)["user"]["id"],
-        "ada",
-        "the same account"
-    );
+    // The same account.
+    assert_eq!(enter(&browser, &link_of(&ada)).expect(201)["user"]["id"], "ada");
     link["switch_account"] = json!(true);
     assert_eq!(enter(&browser, &link).expect(201)["user"]["id"], "eve", "the link was not used up");
     let third = link_of(&eve);

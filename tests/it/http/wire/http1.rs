@@ -95,32 +95,12 @@ fn pages_have_their_security_headers() {
 }
 
 #[test]
-fn a_client_request_id_is_kept_only_if_it_is_safe() {
-    let server = TestServer::start();
-    let ask = |id: &str| {
-        server.request(&post("/echo", "").replace("Host", &format!("X-Request-Id: {id}\r\nHost")))
-    };
-    let kept = ask("Abc-1.2_3");
-    assert_eq!(kept.header("x-request-id"), Some("Abc-1.2_3"));
-    assert_eq!(kept.json()["id"], "Abc-1.2_3");
-    for odd in ["a b", "a\tSet-Cookie: b", "a%0d%0ab", "<script>", &"a".repeat(129)] {
-        let replaced = ask(odd);
-        assert_eq!(replaced.header("x-request-id").unwrap().len(), 36, "{odd}");
-        assert_eq!(replaced.json()["id"], replaced.header("x-request-id").unwrap());
-        assert_headers(&replaced);
-    }
-}
-
-#[test]
 fn a_wrong_method_gets_an_allow_header() {
     let server = TestServer::start();
     for method in ["POST", "OPTIONS", "PATCH", "BREW"] {
         let response = server.request(&get("/items/a").replace("GET", method));
-        assert_eq!(
-            (response.status, response.header("allow")),
-            (405, Some("GET, HEAD, DELETE")),
-            "{method}"
-        );
+        assert_eq!(response.status, 405, "{method}");
+        assert_eq!(response.header("allow"), Some("GET, HEAD, DELETE"), "{method}");
     }
 }
 
@@ -185,11 +165,8 @@ fn a_head_that_is_not_http_gets_a_status_alone_and_ends_the_connection() {
             }
             connection.send(&head);
             let response = connection.response();
-            assert_eq!(
-                (response.status, response.body.len()),
-                (status, 0),
-                "{head} → {response:?}"
-            );
+            assert_eq!(response.status, status, "{head} → {response:?}");
+            assert_eq!(response.body.len(), 0, "{head} → {response:?}");
             connection.stream().shutdown(std::net::Shutdown::Write).unwrap();
             assert_eq!(connection.rest(), "");
         }

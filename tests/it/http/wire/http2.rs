@@ -1,9 +1,6 @@
 //! HTTP/2 on the wire, and the time limits of connections.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
-use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use cued::config::HttpLimits;
 use cued::http::assets::{BUILD, FILES};

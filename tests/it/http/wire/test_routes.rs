@@ -1,8 +1,7 @@
 //! A server with test routes only; none belongs to the product.
 
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 
 use cued::app::App;
 use cued::clock::Clock;
@@ -11,7 +10,6 @@ use cued::error::Result;
 use cued::http::message::{Request, Response};
 use cued::http::router::{BODY_LIMIT, Route};
 use cued::routes;
-use tempfile::TempDir;
 use tokio::sync::Barrier;
 
 use crate::support::*;

@@ -14,19 +14,13 @@ mod blocks;
 mod commands;
 mod receivers;
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::os::unix::process::CommandExt as _;
-use std::path::Path;
-use std::process::{Command, Stdio};
-use std::sync::Mutex;
-use std::thread;
-use std::time::{Duration, Instant};
 
 use clap::CommandFactory as _;
 use cued::cli::Cli;
 use rustix::process::{Pid, Signal, kill_process_group};
 use saphyr_parser::Parser;
-use tempfile::TempDir;
 
 use crate::journeys::documentation::blocks::{Block, Page, pages};
 use crate::support::*;

@@ -1,15 +1,10 @@
 //! The receivers of the documentation: each accepts what `cued` signs, and rejects the rest.
 
 use std::io::Write as _;
-use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::time::{SystemTime, UNIX_EPOCH};
-use std::{fs, thread};
 
 use cued::domain::webhook::signature::{SigningSecrets, TOLERANCE, signature_headers};
-use tempfile::TempDir;
 
 use crate::journeys::documentation::blocks::Block;
 use crate::journeys::documentation::{Running, is_there};

@@ -1,20 +1,12 @@
 //! The log, and systemd.
 
-use std::collections::BTreeSet;
-use std::fs;
 use std::io::{BufRead as _, BufReader};
-use std::net::TcpStream;
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
-use std::path::Path;
-use std::process::{Command, Stdio};
-use std::sync::Arc;
 use std::sync::mpsc::channel;
-use std::time::Duration;
 
 use cued::server::liveness;
 use cued::systemd::{NotifySocket, Watchdog};
-use tempfile::TempDir;
 
 use crate::http::device_login::post_form;
 use crate::support::*;
@@ -285,10 +277,7 @@ fn the_address_of_a_blocked_name_is_logged_and_not_shown() {
     let user = server.client().with_key(user.key());
     user.advance("PT2H");
     let message = user.only_execution(id(&cue))["error_message"].to_string();
-    assert!(
-        message.contains("the host localhost was not found, or callbacks may not reach"),
-        "{message}"
-    );
+    assert_contains(&message, &["the host localhost was not found, or callbacks may not reach"]);
     assert!(!message.contains("127.") && !message.contains("::1"), "{message}");
     let log = server.log();
     assert!(log.contains("cause=\"unknown_name\" reason=\"resolved to "), "{log}");
@@ -353,10 +342,8 @@ fn readiness_and_stopping_are_reported_with_the_state_of_the_socket() {
         "STOPPING=1\nSTATUS=Stopping: waiting for running requests and deliveries"
     );
     assert_eq!(server.0.wait().unwrap().code(), Some(0));
-    assert!(
-        manager.hears_nothing_for(Duration::from_millis(1)),
-        "no unrequested watchdog notification"
-    );
+    // No unrequested watchdog notification.
+    assert!(manager.hears_nothing_for(Duration::from_millis(1)));
 }
 
 #[test]

@@ -1,8 +1,5 @@
 //! Metrics and their format.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::net::TcpListener;
-
 use cued::domain::execution::attempt::FailureCause;
 
 use crate::support::*;
@@ -107,11 +104,8 @@ fn deliveries_are_counted_by_result_and_cause() {
     assert_eq!(deliveries(&page, "success", "none"), 1.0);
     assert_eq!(deliveries(&page, "retrying", "status_5xx"), 1.0);
     assert_eq!(deliveries(&page, "failed", "connection"), 1.0);
-    assert_eq!(
-        page.value("cued_notifications_total", &[("result", "success")]),
-        1.0,
-        "a mail to its owner"
-    );
+    // A mail to its owner.
+    assert_eq!(page.value("cued_notifications_total", &[("result", "success")]), 1.0);
     assert_eq!(deliveries(&page, "retrying", "status_3xx"), 1.0);
     assert_eq!(page.value("cued_delivery_duration_seconds_count", &[]), 4.0);
     assert_eq!(page.value("cued_executions_created_total", &[("triggered_by", "schedule")]), 3.0);
@@ -220,11 +214,8 @@ fn requests_are_labelled_by_route_and_never_by_their_path() {
 #[test]
 fn metrics_are_off_by_default_and_never_on_the_port_of_the_api() {
     let server = Server::start(DEV_UNLIMITED);
-    assert_eq!(
-        (server.log().as_str(), server.stdout().as_str()),
-        ("", ""),
-        "nothing listens for metrics"
-    );
+    assert_eq!(server.log().as_str(), "", "nothing listens for metrics");
+    assert_eq!(server.stdout().as_str(), "", "nothing listens for metrics");
     server.client().get("/metrics").expect_error(404, "not_found");
     let server = watched(&[]);
     server.user().get("/metrics").expect_error(404, "not_found");
@@ -410,10 +401,8 @@ fn check_histogram<'a>(name: &str, samples: &'a [Sample]) -> &'a [Sample] {
     assert!(bounds.len() > 1 && bounds.windows(2).all(ascends), "{name}: {bounds:?}");
     let last = *bounds.last().unwrap();
     let [sum, count, rest @ ..] = &samples[bounds.len()..] else { panic!("{name} ends early") };
-    assert_eq!(
-        (sum.name.as_str(), count.name.as_str()),
-        (&*format!("{name}_sum"), &*format!("{name}_count"))
-    );
+    assert_eq!(sum.name.as_str(), &*format!("{name}_sum"));
+    assert_eq!(count.name.as_str(), &*format!("{name}_count"));
     assert_eq!(last, (f64::INFINITY, count.value), "{name}");
     assert_eq!(
         (Some(&sum.labels), Some(&count.labels)),

@@ -8,7 +8,6 @@ use std::collections::HashMap;
 
 use cued::domain::schedule::cron::CronExpr;
 use cued::domain::schedule::{CatchUp, Schedule, ScheduleRule, Zone, parse_instant};
-use jiff::Timestamp;
 use jiff::tz::Offset;
 
 use crate::support::*;

@@ -261,11 +261,8 @@ fn only_iana_names_are_zones() {
         ("Etc/GMT-3", "Etc/GMT-3"),
     ] {
         assert_eq!(Zone::find(name).unwrap().name(), canonical);
-        assert_eq!(
-            Zone::find_built_in(name).unwrap().name(),
-            canonical,
-            "on a system without a database"
-        );
+        // A system without a database has the same names.
+        assert_eq!(Zone::find_built_in(name).unwrap().name(), canonical);
     }
     let refusal = refusal("@daily", "+02:00");
     assert_eq!(

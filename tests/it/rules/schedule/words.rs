@@ -5,6 +5,7 @@ use cued::domain::schedule::words::understand;
 use cued::domain::schedule::{ScheduleError, ScheduleRule};
 
 use crate::rules::schedule::{at, rows, zone};
+use crate::support::*;
 
 const NOW: &str = "2026-11-26T12:00:00Z";
 
@@ -50,10 +51,7 @@ fn a_text_that_is_no_schedule_is_marked_where_it_goes_wrong() {
     }
     assert!(rows.len() > 25 && wrong.is_empty(), "{wrong:#?}");
     let generic = understood("soon").unwrap_err().to_string();
-    assert!(
-        generic.contains("`soon` is not understood here") && generic.contains("every weekday at 9"),
-        "{generic}"
-    );
+    assert_contains(&generic, &["`soon` is not understood here", "every weekday at 9"]);
 }
 
 #[test]

@@ -2,11 +2,7 @@
 
 mod outcomes;
 
-use std::fs::{self, File};
-use std::path::PathBuf;
-use std::process::Stdio;
-
-use tempfile::TempDir;
+use std::fs::File;
 
 use crate::support::*;
 
@@ -258,10 +254,7 @@ fn the_log_is_on_standard_error_as_text_or_json_and_results_for_programs_on_stan
     exits(&json, 8);
     let log = lines(&json.stderr);
     let failed = log.iter().find(|line| line["message"] == "run failed").unwrap();
-    assert_eq!(
-        (&failed["execution_id"], &failed["reason"]),
-        (&json!(execution), &json!("exit code 1"))
-    );
+    assert_has(failed, json!({"execution_id": execution, "reason": "exit code 1"}));
     assert_eq!(log.last().unwrap()["error"]["code"], "failed_run");
     let printed = lines(&json.stdout);
     assert_eq!((printed.len(), &printed[0]["execution_id"]), (1, &json!(execution)));
@@ -452,10 +445,8 @@ fn the_soft_limit_of_open_files_is_raised_as_far_as_the_jobs_need() {
     let mut worker = limited(&shop, "ulimit -Sn 100", &command);
     for execution in &executions {
         let seen = shop.reported(execution);
-        assert_eq!(
-            (&seen["status"], &seen["outcome"]["result"]),
-            (&json!("success"), &json!("544\n"))
-        );
+        assert_eq!(seen["status"], "success");
+        assert_eq!(seen["outcome"]["result"], "544\n");
     }
     assert_eq!(worker.stop(), 0);
     assert!(!worker.log().contains("WARN"), "{}", worker.log());

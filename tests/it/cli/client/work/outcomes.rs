@@ -1,9 +1,6 @@
 //! `cued work`: which runs it takes, how it reports them, and how it stops.
 
-use std::collections::BTreeMap;
-use std::fs;
 use std::os::unix::net::UnixDatagram;
-use std::path::Path;
 
 use crate::cli::client::work::{Workshop, exits, lines};
 use crate::support::*;
@@ -190,11 +187,8 @@ fn an_unusable_outcome_file_is_noted_in_the_metadata() {
     let shop = Workshop::new();
     let notes = |script: &str| {
         let seen = shop.run_script(script);
-        assert_eq!(
-            (&seen["status"], &seen["outcome"]["result"]),
-            (&json!("success"), &json!("output\n")),
-            "{script}"
-        );
+        assert_eq!(seen["status"], "success", "{script}");
+        assert_eq!(seen["outcome"]["result"], "output\n", "{script}");
         seen["outcome"]["metadata"]["_cued_worker"].clone()
     };
     let file = |notes: &Value| notes["outcome_file"].as_str().unwrap().to_owned();
@@ -212,11 +206,8 @@ fn an_unusable_outcome_file_is_noted_in_the_metadata() {
         |script: &str| shop.run_script(script)["outcome"]["result"].as_str().unwrap().to_owned();
     let kept = file("stat -c %a $CUED_OUTCOME_FILE; echo $CUED_OUTCOME_FILE");
     let (mode, path) = kept.split_once('\n').unwrap();
-    assert_eq!(
-        (mode, Path::new(path.trim()).exists()),
-        ("600", false),
-        "only this user can read it during the run"
-    );
+    // Only this user can read it during the run.
+    assert_eq!((mode, Path::new(path.trim()).exists()), ("600", false));
     let gone = shop.run_script("rm $CUED_OUTCOME_FILE");
     assert!(gone["outcome"]["metadata"].is_null(), "{gone}");
 }

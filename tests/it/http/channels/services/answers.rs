@@ -2,7 +2,6 @@
 
 use cued::domain::channel::services::Verdict;
 use cued::domain::channel::{ChannelType, Settings};
-use jiff::{SignedDuration, Timestamp};
 
 use crate::http::channels::services::receivers::{
     PUSHOVER_RESET, Services, answer, limited, plain,

@@ -1,8 +1,6 @@
 //! Doubles of the services that channels send to. Each takes a POST as its service does, or refuses it with the status,
 //! the fields and the words of the service.
 
-use std::sync::Mutex;
-
 use cued::domain::channel::ChannelType;
 
 use crate::support::*;
