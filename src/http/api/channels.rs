@@ -86,7 +86,7 @@ fn find(read: &ReadTx<'_>, user_key: UserKey, id: &str) -> Result<Shown> {
 fn require_own(id: &str) -> Result<()> {
     let message = match id {
         BUILT_IN_EMAIL => {
-            "This channel is built in: each cue sets by its on_failure whether its failures are mailed"
+            "This channel is built in: each cue sets with its on_failure whether its failures are mailed"
         }
         BUILT_IN_ALERT_WEBHOOK => {
             "This channel is built in: set or remove the account's alert_webhook_url"
