@@ -135,8 +135,10 @@ impl Tool {
         }
         let body =
             resolved(document, &operation["requestBody"]["content"]["application/json"]["schema"]);
-        properties.extend(body["properties"].as_object().cloned().unwrap_or_default());
-        required.extend(body["required"].as_array().cloned().unwrap_or_default());
+        for part in std::iter::once(&body).chain(body["allOf"].as_array().into_iter().flatten()) {
+            properties.extend(part["properties"].as_object().cloned().unwrap_or_default());
+            required.extend(part["required"].as_array().cloned().unwrap_or_default());
+        }
         let (title, text) = (operation["summary"].as_str()?, operation["description"].as_str()?);
         let mut annotations = json!({"title": title});
         for (hint, is_set) in HINTS.into_iter().zip(hints) {
