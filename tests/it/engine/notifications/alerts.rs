@@ -412,7 +412,7 @@ fn a_test_alert_to_a_blocked_address_fails_in_the_words_of_a_delivery() {
 fn a_test_alert_needs_a_webhook() {
     let (_server, user) = Server::with_clock_and_user(START);
     let refused = user.post(TEST, &json!({})).expect_error(409, "invalid_state");
-    assert!(refused.to_string().contains("PATCH /v1/auth/me"), "{refused}");
+    assert!(refused.to_string().contains("alert_webhook_url"), "{refused}");
     let notified = Receiver::start();
     send_alerts_to(&user, &notified);
     assert_eq!(send_test(&user)["status"], "delivered", "a refused test holds no place");
