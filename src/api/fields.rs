@@ -450,11 +450,6 @@ impl<'a> JsonFields<'a> {
         !self.errors.0.lock().errors.is_empty()
     }
 
-    /// The object as a text of its own.
-    pub fn text(&self) -> JsonText {
-        self.object.text().into()
-    }
-
     /// The object without an entry, whose value may be large.
     pub fn without(&self, name: &str) -> JsonText {
         self.object.without(name)

@@ -53,7 +53,7 @@ pub fn read_schedule(fields: &mut JsonFields<'_>, base: Option<&StoredSchedule>)
         };
         Ok(Schedule { bounds, ..Schedule::new(rule, zone, catch_up) })
     });
-    if let (Ok(schedule), Some(_)) = (&schedule, bounds) {
+    if let (Ok(schedule), Some(_), true) = (&schedule, bounds, is_named) {
         reject_contradictions(fields, schedule);
     }
     ReadSchedule { schedule, at: rule.at, kind, is_named }

@@ -49,21 +49,25 @@ pub fn create(app: &App, user_key: UserKey, new: ChannelFields) -> Result<Pendin
     }))
 }
 
-/// `change` gets the fields as they are stored, and returns them changed. With other settings the failures count no more.
+/// Makes of the channel with the fields `base` the one with the fields `new`; `false` if it has others by now, onto which
+/// the request must be read again. With other settings the failures count no more.
 pub fn update(
     app: &App,
     user_key: UserKey,
     id: String,
-    change: impl FnOnce(&ChannelFields) -> std::result::Result<ChannelFields, Refusal> + Send + 'static,
-) -> Pending<Channel> {
+    base: ChannelFields,
+    new: ChannelFields,
+) -> Pending<bool> {
     let now = app.clock.now();
     app.store.write_for(user_key, move |tx| {
         let stored = channels::find(tx, user_key, &id)?.ok_or_else(not_found)?;
-        let new = change(&stored.fields)?;
+        if stored.fields != base {
+            return Ok(false);
+        }
         let failures = if new.settings == stored.fields.settings { stored.failures } else { 0 };
         check_address(tx, user_key, &new)?;
         channels::update(tx, stored.key, &new, failures, now)?;
-        channels::find(tx, user_key, &id)?.ok_or_else(not_found)
+        Ok(true)
     })
 }
 

@@ -185,27 +185,29 @@ fn destination(cue: &Cue) -> Option<i64> {
     cue.fields.callback.as_ref().map(Callback::destination_hash)
 }
 
-/// Makes of the cue what `request` returns for it; `payload` replaces its payload. Refused with `cue_not_found`,
-/// `cue_limit_exceeded`, `storage_limit_exceeded` and the refusals of `request` and [`Cue::apply`].
+/// Makes of the cue `base` what the request says. Gives the request back if the fields have changed since they were read: it
+/// was read onto others. Refused with `cue_not_found`, `cue_limit_exceeded`, `storage_limit_exceeded` and the refusals of
+/// [`Cue::apply`].
 pub fn update(
     app: &App,
     caller: &Caller,
-    id: String,
-    payload: Option<Option<Payload>>,
-    request: impl Fn(&Cue) -> std::result::Result<CueRequest, Refusal> + Send + 'static,
-) -> Pending<UpdatedCue> {
+    base: Cue,
+    request: CueRequest,
+) -> Pending<std::result::Result<UpdatedCue, CueRequest>> {
     let user_key = caller.user_key;
     let (plans, context) =
         (app.config.plans.clone(), ChangeContext::new(app, caller, app.clock.now()));
     app.store.write_for(user_key, move |tx| {
         users::check_storage_quota(tx, &plans, user_key, || {
-            let before = find(tx, user_key, &id)?;
-            let request = request(&before)?;
+            let before = find(tx, user_key, &base.id)?;
+            if before.fields != base.fields {
+                return Ok(Err(request));
+            }
             let (mut cue, _) = context.change(tx, before, &request)?;
-            if let Some(payload) = &payload {
+            if let Some(payload) = &request.payload {
                 cue.payload_key = cues::set_payload(tx, cue.key, payload.as_ref())?;
             }
-            Ok(UpdatedCue { cue, payload })
+            Ok(Ok(UpdatedCue { cue, payload: request.payload }))
         })
     })
 }

@@ -38,6 +38,10 @@ impl Cue {
         } else {
             wanted.schedule = self.counted(&wanted.schedule, now)?;
         }
+        if is_revived && status == Some(RequestedStatus::Paused) {
+            // It could never be resumed.
+            wanted.schedule.read()?.first_run(now)?;
+        }
         let before = std::mem::replace(&mut self.fields, wanted);
         let mut changed = self.fields.changed_since(&before);
         let was = (self.status, before.schedule);

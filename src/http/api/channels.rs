@@ -5,13 +5,12 @@ use std::time::Duration;
 use serde_json::json;
 
 use crate::api::channel::{ChannelView, changed_channel, new_channel};
-use crate::api::fields::JsonFields;
 use crate::domain::account::user::User;
 use crate::domain::api_error::ErrorCode;
 use crate::domain::channel::message::Topic;
 use crate::domain::channel::{
-    ALL_ALERTS, BUILT_IN_ALERT_WEBHOOK, BUILT_IN_EMAIL, Channel, ChannelFields, ChannelType,
-    EXECUTION_FAILED, Settings,
+    ALL_ALERTS, BUILT_IN_ALERT_WEBHOOK, BUILT_IN_EMAIL, Channel, ChannelType, EXECUTION_FAILED,
+    Settings,
 };
 use crate::domain::notification::alert::{TestAttempt, TestStatus};
 use crate::domain::row_keys::UserKey;
@@ -135,20 +134,17 @@ pub async fn show(request: Request) -> Result<Response> {
 pub async fn update(request: Request) -> Result<Response> {
     let (user_key, id) = (request.caller()?.user_key, request.param("channel_id").to_owned());
     require_own(&id)?;
-    let of_user = id.clone();
-    let stored =
-        request.app.store.read(move |read| channels::find(read, user_key, &of_user)).await?;
-    let stored = stored.ok_or_else(not_found)?;
-    let policy = request.app.config.callbacks.clone();
-    // Once here, for its errors, and once in the write: on the channel as it is then.
-    let fields = request.fields()?;
-    let body = fields.text();
-    changed_channel(fields, &stored.fields, &policy)?;
-    let changed = move |fields: &ChannelFields| {
-        changed_channel(JsonFields::of_body(body.get())?, fields, &policy)
-    };
-    service::channels::update(&request.app, user_key, id, changed).await?;
-    show(request).await
+    loop {
+        let of_user = id.clone();
+        let stored =
+            request.app.store.read(move |read| channels::find(read, user_key, &of_user)).await?;
+        let base = stored.ok_or_else(not_found)?.fields;
+        let new = changed_channel(request.fields()?, &base, &request.app.config.callbacks)?;
+        // Else another request has changed it meanwhile.
+        if service::channels::update(&request.app, user_key, id.clone(), base, new).await? {
+            return show(request).await;
+        }
+    }
 }
 
 pub async fn delete(request: Request) -> Result<Response> {

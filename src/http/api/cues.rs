@@ -93,30 +93,40 @@ pub async fn show(request: Request) -> Result<Response> {
 pub async fn update(mut request: Request) -> Result<Response> {
     let (caller, id) = (request.caller()?, cue_id(&request).await?);
     let app = request.app.clone();
-    let user_key = caller.user_key;
-    let wanted = id.clone();
-    let find = move |read: &ReadTx<'_>| cues::find(read, user_key, &wanted);
-    let before = app.store.read_inline(find).await?.ok_or_else(not_found)?;
-    // Once here, for its errors and the payload, and once without the payload in the write: on the cue as it is then.
+    let mut base = find_own(&request, &id).await?;
+    // Beside the payload, which is judged once: a cue that another request changes meanwhile is read again.
     let fields = request.fields()?;
     let others = fields.without("payload");
-    let payload = changed_cue(fields, &before.fields, &app.config.callbacks)?.payload;
-    let payload_bytes = match &payload {
+    let mut change = changed_cue(fields, &base.fields, &app.config.callbacks)?;
+    let payload_bytes = match &change.payload {
         Some(given) => given.as_ref().map_or(0, |payload| payload.body.len()),
         None => payload_bytes(&request, &id).await?,
     };
     reserve_cue(&mut request, payload_bytes)?;
-    let changed = move |cue: &Cue| {
-        let fields = JsonFields::of_body(others.get())?;
-        changed_cue(fields, &cue.fields, &app.config.callbacks)
+    let updated = loop {
+        match service::cues::update(&app, &caller, base, change).await? {
+            Ok(updated) => break updated,
+            Err(CueRequest { payload, .. }) => {
+                base = find_own(&request, &id).await?;
+                let fields = JsonFields::of_body(others.get())?;
+                let again = changed_cue(fields, &base.fields, &app.config.callbacks)?;
+                change = CueRequest { payload, ..again };
+            }
+        }
     };
-    let updated = service::cues::update(&request.app, &caller, id, payload, changed).await?;
     let payload = match updated.payload {
         Some(given) => given.map(|payload| payload.body),
         None => current_payload(&request, &updated.cue).await?,
     };
     let body = with_payload(to_json(&CueView::new(&updated.cue, None))?, payload);
     Ok(Response::json(StatusCode::OK, body))
+}
+
+/// Errors: `cue_not_found`.
+async fn find_own(request: &Request, id: &str) -> Result<Cue> {
+    let (user_key, id) = (request.caller()?.user_key, id.to_owned());
+    let found = request.app.store.read_inline(move |read| cues::find(read, user_key, &id)).await?;
+    Ok(found.ok_or_else(not_found)?)
 }
 
 /// `PUT /v1/cues/by-slug/{slug}?dry_run&source&adopt`, and with a namespace before the slug.

@@ -3,7 +3,7 @@
 use cued::clock::Clock;
 use cued::domain::account::plan::PlanLimits;
 use cued::domain::account::user::{Caller, Credential};
-use cued::domain::cue::{Cue, CueRequest, CueStatus, RequestedStatus, ScheduleSpec};
+use cued::domain::cue::{CueRequest, CueStatus, RequestedStatus, ScheduleSpec};
 use cued::domain::row_keys::CueKey;
 use cued::domain::schedule::{CatchUp, Schedule};
 use cued::engine::scheduler::Scheduler;
@@ -239,16 +239,14 @@ fn a_due_run_fires_before_a_patch_applies() {
             is_operator: false,
             executions: 0,
         };
-        let request = move |cue: &Cue| {
-            let mut request = CueRequest { fields: cue.fields.clone(), ..CueRequest::default() };
-            change(&mut request);
-            Ok(request)
-        };
-        let changed = update(&fixture.app, &caller, cue.id, None, request).wait().unwrap();
+        let mut request = CueRequest { fields: cue.fields.clone(), ..CueRequest::default() };
+        change(&mut request);
+        let key = cue.key;
+        let changed = update(&fixture.app, &caller, cue, request).wait().unwrap().unwrap();
         assert_eq!(changed.cue.missed_count, 0);
         scheduler.run_once(&fixture.app).unwrap();
-        assert_eq!((missed(&fixture, cue.key).len(), fixture.cue(cue.key).missed_count), (0, 0));
-        assert_eq!(runs(&fixture, cue.key).len(), 2);
+        assert_eq!((missed(&fixture, key).len(), fixture.cue(key).missed_count), (0, 0));
+        assert_eq!(runs(&fixture, key).len(), 2);
     }
 }
 
