@@ -221,7 +221,12 @@ impl NotificationDispatcher {
         let writes: Vec<_> = self.unrecorded.drain(..).map(write).collect();
         let mut recorded = Ok(());
         for (ended, write) in writes {
-            match write.wait() {
+            let written = write.wait();
+            // A request may wait for the result of a test alert.
+            if app.test_alerts.lock().release(&ended.id) {
+                app.notifiers.test_alerts.notify();
+            }
+            match written {
                 // It is repeated after a disk error. After a fault the row is sent again after the next start.
                 Err(error @ Error::Storage(_)) => {
                     self.unrecorded.push(ended);
@@ -374,10 +379,7 @@ impl Sender {
             let duration = ended.duration_since(started);
             TestAttempt { http_status, duration, error_message, response, next: result.next }
         };
-        // A request may wait for the result of a test alert.
-        if self.tests.lock().record(notification.user_key, &notification.id, attempt) {
-            self.notifiers.test_alerts.notify();
-        }
+        self.tests.lock().record(notification.user_key, &notification.id, attempt);
         Some(result)
     }
 }

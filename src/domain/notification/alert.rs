@@ -357,6 +357,8 @@ pub struct RunningTests {
 struct RunningTest {
     id: String,
     attempt: Option<TestAttempt>,
+    /// The result of the attempt is stored, so that what its caller reads next has it.
+    is_stored: bool,
 }
 
 /// The body of the test alert `id`: an alert after the third failure, without a cue and an execution, and with `test`.
@@ -386,7 +388,7 @@ impl RunningTests {
     pub fn begin(&mut self, user_key: UserKey, id: String) -> Result<(), Refusal> {
         match self.of_users.entry(user_key) {
             Entry::Vacant(place) => {
-                place.insert(RunningTest { id, attempt: None });
+                place.insert(RunningTest { id, attempt: None, is_stored: false });
                 Ok(())
             }
             Entry::Occupied(_) => {
@@ -397,22 +399,25 @@ impl RunningTests {
         }
     }
 
-    /// Records an attempt to send the user's notification `id`. Returns whether a request waits for it.
-    pub fn record(
-        &mut self,
-        user_key: UserKey,
-        id: &str,
-        attempt: impl FnOnce() -> TestAttempt,
-    ) -> bool {
-        let Some(test) = self.of_users.get_mut(&user_key).filter(|test| test.id == id) else {
-            return false;
-        };
-        test.attempt.get_or_insert_with(attempt);
-        true
+    /// Keeps the first attempt to send the user's notification `id`, if a request waits for it.
+    pub fn record(&mut self, user_key: UserKey, id: &str, attempt: impl FnOnce() -> TestAttempt) {
+        if let Some(test) = self.of_users.get_mut(&user_key).filter(|test| test.id == id) {
+            test.attempt.get_or_insert_with(attempt);
+        }
+    }
+
+    /// Lets the request that waits for the notification `id` have its attempt. Returns whether one waits.
+    pub fn release(&mut self, id: &str) -> bool {
+        let test = self.of_users.values_mut().find(|test| test.id == id);
+        test.is_some_and(|test| {
+            test.is_stored = true;
+            true
+        })
     }
 
     pub fn attempt(&self, user_key: UserKey) -> Option<TestAttempt> {
-        self.of_users.get(&user_key)?.attempt.clone()
+        let test = self.of_users.get(&user_key).filter(|test| test.is_stored)?;
+        test.attempt.clone()
     }
 
     pub fn end(&mut self, user_key: UserKey) {
