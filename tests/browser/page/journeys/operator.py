@@ -135,7 +135,7 @@ def requests_for_plans_are_approved_and_declined(world):
         url = server.call("POST", "/v1/billing/checkout", {"plan": "pro", "interval": "monthly"}, key=key)["checkout_url"]
         page.open(url)
         page.click("button")
-        page.see("Thank you")
+        page.see("Your request was sent")
     page.show("#/admin", "admin")
     page.see("bo@example.com, on plan free, asks for pro (monthly)", "#plan-requests")
     page.click("#plan-requests li:first-child button", "Approve")
