@@ -1,4 +1,5 @@
-//! Keys of rows: the numbers that SQLite gives, with a type for each table, so that one is not passed for another.
+//! Keys of rows: the numbers that SQLite gives, with a type each for those of users, cues and
+//! executions, so that one is not passed for another.
 //! The default, 0, is the key of no row.
 
 use std::fmt::{self, Display, Formatter};

@@ -40,8 +40,8 @@ test("other fields have the names of the page, and a field does not say its own"
   assert.equal(phrase("callback.url: must be absolute and begin with http:// or https://; did you mean x?"),
     "Enter a full URL, such as http://example.com/hook");
   assert.equal(phrase("callback.url: has no host"), "Has no host");
-  assert.equal(phrase("callback.headers.X-A: has a value that cannot be sent"),
-    "Has a value that cannot be sent");
+  assert.equal(phrase("callback.headers.X-A: X-A has a value that cannot be sent"),
+    "X-A has a value that cannot be sent");
   assert.equal(phrase("on_failure.webhook: must not contain a password; put it into callback.headers"),
     "Must not contain a password; put it into the list of headers");
   assert.equal(phrase("send_at: x is not in the future; use a later instant"),

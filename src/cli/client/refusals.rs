@@ -13,7 +13,7 @@ use crate::client::request::{ClientError, RefusedRequest};
 
 /// Phrases of the API, which has them from its first clients, and their meaning for a person. A run is an execution in
 /// the API alone.
-const PHRASES: [(&str, &str); 18] = [
+const PHRASES: [(&str, &str); 20] = [
     ("Value error, ", ""),
     ("Input should be a valid dictionary or object to extract fields from", "must be an object"),
     ("Input should be a valid dictionary", "must be a JSON object"),
@@ -27,7 +27,12 @@ const PHRASES: [(&str, &str); 18] = [
     ("Execution not found", "no run has this id"),
     ("Session not found", "no session has this id; `cued account sessions` lists them"),
     ("use another slug, or adopt it", "use another key or namespace, or add --adopt"),
-    ("by its on_failure", "by --on-failure"),
+    ("with its on_failure", "with --on-failure"),
+    (
+        "a preview with it as `text` returns the schedule that such words mean",
+        "`cued preview` says what such words mean",
+    ),
+    ("the execution itself has its payload", "`cued run show` has its payload"),
     ("the account's alert_webhook_url", SET_ALERT_WEBHOOK),
     ("an execution", "a run"),
     ("execution ", "run "),
@@ -131,7 +136,8 @@ impl Fault {
         let message = PHRASES.iter().fold(self.message.clone(), replace);
         match name.unwrap_or_else(|| path.clone()) {
             name if name.is_empty() || self.kind == Kind::Whole => message,
-            name if is_named && path.ends_with("_seconds") => {
+            // The bounds of a list are counts.
+            name if is_named && path.ends_with("_seconds") && !message.starts_with("List") => {
                 format!("{name}: {}", with_spans(&message))
             }
             name => format!("{name}: {message}"),

@@ -184,9 +184,10 @@ impl Schedule {
 
     fn not_in_future(&self, at: Timestamp) -> ScheduleError {
         let offset = self.zone.offset(at);
-        ScheduleError::NotInFuture(match offset.is_zero() {
-            true => at.to_string(),
-            false => at.display_with_offset(offset).to_string(),
+        ScheduleError::NotInFuture(if offset.is_zero() {
+            at.to_string()
+        } else {
+            at.display_with_offset(offset).to_string()
         })
     }
 

@@ -105,7 +105,7 @@ pub fn check_headers(headers: &[(String, String)]) -> Result<(), Refusal> {
             )
         } else if value.len() > MAX_HEADER_VALUE || !value.bytes().all(is_printable) {
             format!(
-                "callback.headers.{name}: has a value that cannot be sent; \
+                "callback.headers.{name}: {name} has a value that cannot be sent; \
                  use at most {MAX_HEADER_VALUE} printable ASCII characters, with no line break"
             )
         } else if is_repeated {

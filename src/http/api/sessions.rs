@@ -146,7 +146,7 @@ fn read_credential(fields: &mut JsonFields<'_>) -> Option<Credential> {
         _ => {
             fields.reject(
                 "api_key",
-                "should be the only way to sign in; others are device_code, link_token and dev",
+                "should be given, or one of device_code, link_token and dev: exactly one of the four",
             );
             None
         }

@@ -104,7 +104,6 @@ export const viaText = textsOf({
   key: "API key", mail: "mailed link", link: "one-time link", dev: "development sign-in",
 });
 
-// A run falls due while an earlier one of its cue is not finished.
 /** When a schedule recurs: "0 3 * * *" or "every 5m". */
 export const ruleText = ({ cron, every }) => (every ? `every ${every}` : cron ?? "once");
 

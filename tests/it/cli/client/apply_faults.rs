@@ -57,6 +57,8 @@ bad_files! {
         => "2:3: a has no schedule; add one, such as `schedule: \"0 3 * * *\"`";
     a_cue_without_a_target: "cues:\n  a: {schedule: '@daily'}"
         => "2:3: a has no target; add `url: …`, or `worker: true`";
+    a_mistyped_part_of_a_schedule: "cues:\n  a: {schedule: {corn: '0 3 * * *'}, url: 'http://a'}"
+        => "2:18: there is no field \"schedule.corn\"; did you mean \"schedule.cron\"?";
     a_url_beside_a_worker: "cues:\n  a: {schedule: '@daily', url: 'http://a', worker: true}"
         => "2:27: a cue calls a URL or waits for a worker; remove url or worker";
     a_mistyped_field: "cues:\n  a:\n    scedule: '@daily'\n    url: http://a"

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-use crate::api::cue::{FIELDS, unfit_fields};
+use crate::api::cue::{FIELDS, parts_of, unfit_fields};
 use crate::api::preview::schedule_fields;
 use crate::cli::client::commands::apply::faults::{At, Faults, without_value};
 use crate::cli::input::placed::{Entry, Node, Place, Placed};
@@ -169,7 +169,8 @@ impl FieldReader<'_> {
         let faults = self.faults.count();
         let own = self.normalized(&entry.value);
         // What is missing may be there under a mistyped name.
-        let is_readable = self.faults.count() == faults;
+        let is_readable = self.faults.count() == faults
+            && ["schedule", "callback"].into_iter().all(|object| has_known_parts(&own, object));
         let mut body = defaults.clone();
         leave_out_unfit(&mut body, &own);
         merge(&mut body, own, "");
@@ -202,7 +203,7 @@ impl FieldReader<'_> {
             let is_set = |name: &str| schedule.get(name).is_some_and(|value| !value.is_null());
             !schedule.is_object() || [TEXT, "cron", "every", "at"].into_iter().any(is_set)
         };
-        if body.get("schedule").is_some_and(has_when) {
+        if body.get("schedule").is_some_and(|schedule| has_when(schedule) || !is_readable) {
             self.complete_schedule(&mut body);
         } else if is_readable {
             let example = "add one, such as `schedule: \"0 3 * * *\"`";
@@ -262,6 +263,15 @@ impl FieldReader<'_> {
 
 fn is_same(one: &Schedule, other: &Schedule) -> bool {
     schedule_fields(one) == schedule_fields(other)
+}
+
+/// Whether the object, if it is there, is one and has no part of another name.
+fn has_known_parts(own: &Placed, object: &str) -> bool {
+    let is_known = |entry: &Entry| entry.key == TEXT || parts_of(object).any(|it| it == entry.key);
+    own.get(object).is_none_or(|value| match &value.node {
+        Node::Object(entries) => entries.iter().all(is_known),
+        _ => value.is_null(),
+    })
 }
 
 /// A field of the API. The slug is the key of the cue.

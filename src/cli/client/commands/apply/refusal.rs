@@ -60,7 +60,8 @@ impl Refusals {
             return Err(error.into());
         }
         let ClientError::Refused(mut refused) = error else { return Ok(()) };
-        let is_past = refused.body["error"]["field"] == "at";
+        let is_past = refused.body["error"]["field"] == "at"
+            && refused.message.contains("is not in the future");
         let advice = if is_past { ", or remove the cue: its time has passed" } else { "" };
         let found = Found { at, body, short, faults: &mut self.faults };
         found.add(&refused.body, advice);
