@@ -42,22 +42,29 @@ fn the_shells_complete_commands_flags_and_names() {
     };
     assert_eq!(bash("cued whoami --js", 2), ["--json"]);
     assert_eq!(bash("cued cue list --output = js", 5), ["json", "jsonl"]);
-    assert_eq!(bash("cued cue show week", 3), ["weekend", "weekly\\ report"]);
-    assert_eq!(bash("cued cue show 'weekly\\ r'", 3), ["weekly\\ report"]);
+    assert_eq!(named(&|| bash("cued cue show week", 3)), ["weekend", "weekly\\ report"]);
+    assert_eq!(named(&|| bash("cued cue show 'weekly\\ r'", 3)), ["weekly\\ report"]);
     let zsh = format!(
         "compdef() {{ : }}; compadd() {{ print -rl -- $values }}; source {}; words=({cued} cue show week); CURRENT=4; _cued",
         script(&home, "zsh")
     );
-    if let Some(words) = shell(&home, "zsh", &["-f"], &zsh) {
+    if shell(&home, "zsh", &["-f"], "").is_some() {
+        let words = named(&|| shell(&home, "zsh", &["-f"], &zsh).unwrap());
         assert_eq!(words, ["weekend", "weekly report"]);
     }
     let fish = format!(
         "source {}; alias cued {cued}; complete -C 'cued cue show week'",
         script(&home, "fish")
     );
-    if let Some(words) = shell(&home, "fish", &["--no-config"], &fish) {
+    if shell(&home, "fish", &["--no-config"], "").is_some() {
+        let words = named(&|| shell(&home, "fish", &["--no-config"], &fish).unwrap());
         assert_eq!(words, ["weekend\tactive", "weekly report\tactive"]);
     }
+}
+
+/// The names of a completion, which gives up when a busy machine takes long to answer.
+fn named(complete: &dyn Fn() -> Vec<String>) -> Vec<String> {
+    until("an answer", || Some(complete()).filter(|names| !names.concat().is_empty()))
 }
 
 #[test]
@@ -82,10 +89,7 @@ fn names_come_from_the_server_and_the_profile_of_the_line() {
         assert_eq!((run.code, run.stderr.as_str()), (0, ""), "{line}: {run:?}");
         run.stdout.lines().map(str::to_owned).collect::<Vec<_>>()
     };
-    // A completion gives up when a busy machine takes long to answer.
-    let answered = |home: &ClientHome, line: &str| {
-        until("an answer", || Some(complete(home, line)).filter(|names| !names.is_empty()))
-    };
+    let answered = |home: &ClientHome, line: &str| named(&|| complete(home, line));
     assert_eq!(answered(&home, "cue show o"), ["other\tactive"]);
     // A name of two cues is one candidate: the command answers with the choice.
     let mut all = answered(&home, "run list --cue ");
