@@ -20,6 +20,7 @@ use crate::domain::cue_fields::{
 };
 use crate::domain::execution::RetryPolicy;
 use crate::domain::execution::outcome::VerificationMode;
+use crate::domain::schedule::Schedule;
 use crate::domain::webhook::address_policy::AddressPolicy;
 use crate::domain::webhook::callback::{
     Callback, Method, UrlError, authority_of, check_headers, check_url,
@@ -323,17 +324,19 @@ impl<'p> CueReader<'p> {
         if fields.has_errors() {
             return Ok(CueRequest::default());
         }
+        let schedule = schedule.transpose()?;
         let names_schedule = schedule.is_some();
-        set(&mut it.schedule, schedule.transpose()?);
+        set(&mut it.schedule, schedule.as_ref().map(StoredSchedule::from));
         it.callback = callback?;
         on_failure?;
         let payload = payload.map(|payload| payload.map(Payload::new).transpose()).transpose()?;
         let is_whole = self.is_whole();
-        Ok(CueRequest { fields: it, payload, status, warning: None, is_whole, names_schedule })
+        let warning = None;
+        Ok(CueRequest { fields: it, payload, status, warning, schedule, is_whole, names_schedule })
     }
 
     /// Nothing if no field of it is named.
-    fn schedule(&mut self, fields: &mut JsonFields<'_>) -> Option<Result<StoredSchedule, Refusal>> {
+    fn schedule(&mut self, fields: &mut JsonFields<'_>) -> Option<Result<Schedule, Refusal>> {
         let schedule = if self.is_whole() {
             fields.required_object("schedule")
         } else {
@@ -350,7 +353,7 @@ impl<'p> CueReader<'p> {
         for name in unused.iter().filter(|name| schedule.any(name).is_some()) {
             self.ignore(&["schedule", *name], format!("not used by a {word} schedule"));
         }
-        read.is_named.then(|| read.schedule.map(|schedule| StoredSchedule::from(&schedule)))
+        read.is_named.then_some(read.schedule)
     }
 
     /// The callback: in a whole body required for a webhook cue and without effect for a worker cue. A transport with an

@@ -80,6 +80,8 @@ pub struct CueRequest {
     pub payload: Option<Option<Payload>>,
     pub status: Option<RequestedStatus>,
     pub warning: Option<String>,
+    /// That of the fields as it was read, if it was.
+    pub schedule: Option<Schedule>,
     /// What is left out has its default, and is not as it was.
     pub is_whole: bool,
     pub names_schedule: bool,
@@ -94,7 +96,7 @@ impl CueRequest {
     /// The active cue created at `now`, without its payload. The row key is set by the store.
     pub fn into_cue(self, id: String, user_key: UserKey, now: Timestamp) -> Result<Cue, Refusal> {
         let mut fields = self.fields;
-        let mut schedule = fields.schedule.read()?;
+        let mut schedule = self.schedule.map_or_else(|| fields.schedule.read(), Ok)?;
         schedule.begin(now);
         schedule.bounds.delay_seconds = Some(jitter_delay(&id, schedule.bounds.jitter_seconds));
         let next_run = schedule.first_run(now)?;
