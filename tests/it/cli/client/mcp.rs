@@ -380,10 +380,7 @@ fn an_error_says_what_to_do() {
         (
             "createCue",
             json!({"name": "a", "transport": "worker", "schedule": {"type": "recurring", "cron": "every day at 9"}}),
-            [
-                "createCue: ",
-                "a preview with it as `text` returns the schedule that such words mean",
-            ],
+            ["createCue: ", "previewSchedule says what such words mean"],
         ),
     ] {
         let text = agent.fails(tool, arguments);
