@@ -1,142 +1,39 @@
 //! The cue in requests of the API: the fields of a create, of a PATCH and of a PUT (contract §4.1, §4.2, §4.9, §4.17).
 //!
-//! A field that users set is named in [`FIELDS`], read in `CueReader::read` and shown by `CueView`.
+//! A field that users set is named in `cue_names`, read in `CueReader::read` and shown by `CueView`.
 
 use std::ops::RangeInclusive;
 
+use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::api::fields::JsonFields;
-use crate::api::schedule::read_schedule;
-use crate::domain::api_error::{ErrorCode, FieldError, Refusal};
+use crate::domain::api_error::{ErrorCode, FieldError, Refusal, SchedulePart};
 use crate::domain::cue::slug::{SLUG_RULE, Slug};
 use crate::domain::cue::tags::{MAX_TAGS, TAG_RULE, Tags, is_tag};
 use crate::domain::cue::{
-    CueFields, CueRequest, OnFailure, Payload, RequestedStatus, ScheduleKind, StoredSchedule,
-    Transport,
+    CueFields, CueRequest, OnFailure, Payload, RequestedStatus, ScheduleKind, ScheduleSpec,
+    StoredSchedule, Transport, bounds_errors,
 };
-use crate::domain::cue_fields::{
-    Overlap, PLAIN_FIELDS, PlainField, Policies, Values, plain_fields,
-};
+use crate::domain::cue_fields::{Overlap, PlainField, Policies, Values, plain_fields};
 use crate::domain::execution::RetryPolicy;
 use crate::domain::execution::outcome::VerificationMode;
-use crate::domain::schedule::Schedule;
+use crate::domain::schedule::interval::Interval;
+use crate::domain::schedule::{
+    Bounds, CatchUp, EARLIEST, Schedule, ScheduleError, ScheduleRule, Zone, parse_instant,
+};
 use crate::domain::webhook::address_policy::AddressPolicy;
 use crate::domain::webhook::callback::{
     Callback, Method, UrlError, authority_of, check_headers, check_url,
 };
 use crate::domain::webhook::flow::{Flow, MAX_KEY, MAX_PARALLELISM, MAX_PER_MINUTE};
 
-macro_rules! fields {
-    ($($(#[$meta:meta])* $name:ident: $type:ty = $($row:expr),+;)+) => {
-        /// The fields of a cue that users set, in reading order. `transport` cannot be changed.
-        pub const FIELDS: [&str; 11 + PLAIN_FIELDS.len()] = [
-            "name", "slug", "description", "tags", "schedule", "transport", "callback", "payload",
-            "retry", "on_failure", "verification", $(stringify!($name)),+
-        ];
-    };
-}
-
-plain_fields!(fields);
-
 /// Of `callback.timeout_seconds`.
 pub const TIMEOUT_SECONDS: RangeInclusive<i64> = 1..=300;
 
-/// A text field, or a field inside another one. The keys of the payload and of the headers are the user's own.
-#[derive(Debug, Clone, Copy)]
-pub struct NamedField {
-    /// With a dot before a part of an object.
-    pub path: &'static str,
-    /// The flag that sets it, if its name differs from that of the outermost field.
-    pub flag: Option<&'static str>,
-    /// A value such as `123` is text there, and not a number.
-    pub is_text: bool,
-}
-
-const fn text(path: &'static str, flag: Option<&'static str>) -> NamedField {
-    NamedField { path, flag, is_text: true }
-}
-
-const fn other(path: &'static str, flag: Option<&'static str>) -> NamedField {
-    NamedField { path, flag, is_text: false }
-}
-
-/// The text fields and the parts of objects, in reading order. Plain fields have a table of their own.
-pub const NAMED_FIELDS: [NamedField; 30] = [
-    text("name", None),
-    text("slug", None),
-    text("description", None),
-    text("status", None),
-    other("tags", Some("tag")),
-    text("schedule.type", None),
-    text("schedule.cron", Some("cron")),
-    text("schedule.every", Some("every")),
-    text("schedule.at", Some("at")),
-    text("schedule.timezone", Some("tz")),
-    text("schedule.catch_up", Some("catch-up")),
-    text("schedule.start", Some("start")),
-    text("schedule.end", Some("end")),
-    other("schedule.jitter_seconds", Some("jitter")),
-    text("callback.url", Some("url")),
-    text("callback.method", Some("method")),
-    other("callback.headers", Some("header")),
-    other("callback.timeout_seconds", Some("timeout")),
-    other("callback.flow", None),
-    other("callback.outcome_from_response", Some("outcome-from-response")),
-    text("callback.flow.key", Some("flow-key")),
-    other("callback.flow.parallelism", Some("parallelism")),
-    other("callback.flow.per_minute", Some("per-minute")),
-    other("retry.max_attempts", None),
-    other("retry.backoff_minutes", None),
-    other("retry.backoff_seconds", None),
-    other("on_failure.email", None),
-    text("on_failure.webhook", Some("on-failure")),
-    other("on_failure.pause", None),
-    text("verification.mode", Some("verification")),
-];
-
-/// The names of the parts of an object; none if it has none, or the user's own.
-pub fn parts_of(object: &str) -> impl Iterator<Item = &'static str> {
-    let part = move |field: &NamedField| {
-        let part = field.path.strip_prefix(object)?.strip_prefix('.')?;
-        (!part.contains('.')).then_some(part)
-    };
-    NAMED_FIELDS.iter().filter_map(part)
-}
-
-/// The paths of all fields and their parts.
-pub fn field_paths() -> impl Iterator<Item = &'static str> {
-    let parts = NAMED_FIELDS.iter().map(|field| field.path).filter(|path| path.contains('.'));
-    FIELDS.into_iter().chain(parts)
-}
-
-/// The flag that sets a field, if its name differs from that of the field.
-pub fn flag_of(path: &str) -> Option<&'static str> {
-    let named = NAMED_FIELDS.iter().find(|field| field.path == path).and_then(|field| field.flag);
-    named.or(PlainField::named(path).map(|field| field.flag.0))
-}
-
-/// The fields that a PATCH removes with `null`.
-pub fn removable_fields() -> impl Iterator<Item = &'static str> {
-    let plain = PLAIN_FIELDS.iter().filter(|field| field.is_removable()).map(|field| field.name);
-    ["slug", "description", "tags", "payload"].into_iter().chain(plain)
-}
-
-/// The fields that a cue of this transport cannot have.
-pub fn unfit_fields(transport: Transport) -> impl Iterator<Item = &'static str> {
-    let callback = (transport == Transport::Worker).then_some("callback");
-    let plain = PLAIN_FIELDS.iter().filter(move |field| field.misfit(transport).is_some());
-    callback.into_iter().chain(plain.map(|field| field.name))
-}
-
-/// Returns whether the field has a text.
-pub fn is_text_field(path: &str) -> bool {
-    let is_word = |field: &PlainField| matches!(field.values, Values::Words(_));
-    NAMED_FIELDS.iter().any(|field| field.is_text && field.path == path)
-        || PlainField::named(path).is_some_and(is_word)
-}
-
 const MAX_DESCRIPTION: usize = 10_000;
+
+const MAX_JITTER: i64 = 3_600;
 
 /// Longest pause between two attempts: a year.
 const MAX_BACKOFF_MINUTES: f64 = 525_600.0;
@@ -182,7 +79,7 @@ pub fn changed_cue(
     read
 }
 
-/// Parses the callback of a test call, of which only the URL is required. Unknown fields are errors.
+/// Parses the callback of a test call. Only its URL is required. Unknown fields are errors.
 pub fn test_callback(
     callback: JsonFields<'_>,
     policy: &AddressPolicy,
@@ -536,6 +433,194 @@ fn read_slug(fields: &mut JsonFields<'_>) -> Option<Slug> {
 /// Reads the tags of a cue or of a filter. A repeated one counts once.
 pub fn read_tags(fields: &mut JsonFields<'_>) -> Option<Tags> {
     fields.words("tags", 0..=MAX_TAGS, (is_tag, TAG_RULE)).map(Tags::new)
+}
+
+/// A schedule without validation errors.
+#[derive(Debug)]
+pub struct ReadSchedule {
+    /// The refusals that have a code of their own are results, because the validation errors of all fields come first.
+    pub schedule: Result<Schedule, Refusal>,
+    /// The instant of a `once` schedule as the caller wrote it.
+    pub at: Option<String>,
+    pub kind: Option<ScheduleKind>,
+    /// One of its fields has a value, or a bound is removed.
+    pub is_named: bool,
+}
+
+/// Reads the fields of a schedule. What they leave out is as in `base`, the schedule of the cue that is changed; without
+/// one the type is required. An expression, an interval or an instant alone implies the type.
+pub fn read_schedule(fields: &mut JsonFields<'_>, base: Option<&StoredSchedule>) -> ReadSchedule {
+    let words = &ScheduleKind::WORDS;
+    let kind = match base {
+        None => fields.required_one_of("type", words),
+        Some(_) => fields.one_of("type", words),
+    };
+    let kind = kind.and_then(ScheduleKind::parse);
+    let rule = GivenRule::read(fields);
+    let is_named = ["type", "cron", "every", "at", "timezone", "catch_up", "jitter_seconds"]
+        .into_iter()
+        .any(|name| fields.any(name).is_some())
+        || !fields.is_absent("start")
+        || !fields.is_absent("end");
+    let zone = text(fields, "timezone").or(base.map(|it| it.timezone.clone()));
+    let zone = zone.map_or(Ok(Zone::UTC), |name| Zone::find(&name)).map_err(ScheduleError::from);
+    let catch_up = fields.one_of("catch_up", &CatchUp::WORDS).and_then(CatchUp::parse);
+    let catch_up = catch_up.or(base.map(|it| it.catch_up)).unwrap_or_default();
+    let bounds = read_bounds(fields, zone.as_ref().unwrap_or(&Zone::UTC), base);
+    let schedule = zone.map_err(Refusal::from).and_then(|zone| {
+        let rule = rule.resolve(kind, &zone, base)?;
+        let bounds = bounds.unwrap_or_default();
+        let bounds = match rule {
+            ScheduleRule::Once(_) => Bounds { start: None, end: None, ..bounds },
+            _ => bounds,
+        };
+        Ok(Schedule { bounds, ..Schedule::new(rule, zone, catch_up) })
+    });
+    if let (Ok(schedule), Some(_), true) = (&schedule, bounds, is_named) {
+        reject_contradictions(fields, schedule);
+    }
+    ReadSchedule { schedule, at: rule.at, kind, is_named }
+}
+
+/// Without a length limit: the domain returns a more helpful error for a long text.
+fn text(fields: &mut JsonFields<'_>, name: &'static str) -> Option<String> {
+    fields.string(name, 0..=usize::MAX)
+}
+
+/// The rule as the caller wrote it. An expression and an interval are never there together.
+struct GivenRule {
+    cron: Option<String>,
+    every: Option<String>,
+    /// Without an offset it is a local time of the zone.
+    at: Option<String>,
+}
+
+impl GivenRule {
+    fn read(fields: &mut JsonFields<'_>) -> Self {
+        let (mut cron, mut every) = (text(fields, "cron"), text(fields, "every"));
+        if cron.is_some() && every.is_some() {
+            fields.reject("every", "should be left out beside cron: a schedule has one of the two");
+        }
+        // The form of crontabs; it is stored as the interval.
+        let macro_and_rest =
+            cron.as_deref().and_then(|cron| cron.trim().split_once(char::is_whitespace));
+        if let Some((_, interval)) =
+            macro_and_rest.filter(|(word, _)| word.eq_ignore_ascii_case("@every"))
+        {
+            every = Some(interval.to_owned());
+            cron = None;
+        }
+        let every = every.map(|every| every.trim().to_owned());
+        if let Some(Err(error)) =
+            every.as_deref().map(|every| Interval::parse(every, Timestamp::UNIX_EPOCH))
+        {
+            let name = if fields.any("every").is_some() { "every" } else { "cron" };
+            fields.reject(name, &error.to_string());
+        }
+        Self { cron, every, at: text(fields, "at") }
+    }
+
+    fn resolve(
+        &self,
+        kind: Option<ScheduleKind>,
+        zone: &Zone,
+        base: Option<&StoredSchedule>,
+    ) -> Result<ScheduleRule, Refusal> {
+        let recurs = self.cron.is_some() || self.every.is_some();
+        if kind.is_none() && recurs && self.at.is_some() {
+            return Err(incomplete(
+                "type",
+                "schedule.at is set beside schedule.cron or schedule.every; set schedule.type, or only one of them",
+            ));
+        }
+        let before = base.map(|it| &it.when);
+        let kind = kind.unwrap_or(match (&self.at, before) {
+            _ if recurs => ScheduleKind::Recurring,
+            (Some(_), _) | (None, Some(ScheduleSpec::Once(_))) => ScheduleKind::Once,
+            (None, _) => ScheduleKind::Recurring,
+        });
+        let rule = match (kind, self, before) {
+            (ScheduleKind::Recurring, Self { cron: Some(cron), .. }, _) => {
+                ScheduleRule::cron(cron)?
+            }
+            (ScheduleKind::Recurring, Self { every: Some(every), .. }, _) => {
+                ScheduleRule::every(every, Timestamp::UNIX_EPOCH)?
+            }
+            (ScheduleKind::Recurring, _, Some(ScheduleSpec::Recurring(cron))) => {
+                ScheduleRule::cron(cron)?
+            }
+            (ScheduleKind::Recurring, _, Some(ScheduleSpec::Every(every, from))) => {
+                ScheduleRule::every(every, *from)?
+            }
+            (ScheduleKind::Once, Self { at: Some(at), .. }, _) => {
+                ScheduleRule::Once(parse_instant(at, zone)?)
+            }
+            (ScheduleKind::Once, _, Some(ScheduleSpec::Once(at))) => ScheduleRule::Once(*at),
+            (ScheduleKind::Recurring, ..) => {
+                return Err(incomplete(
+                    "expression",
+                    "A recurring schedule needs schedule.cron, such as \"0 9 * * *\", or schedule.every, such as \"5m\"",
+                ));
+            }
+            (ScheduleKind::Once, ..) => {
+                return Err(incomplete(
+                    "at",
+                    "at: is missing; a once schedule needs it, such as \"2030-01-31T09:00:00Z\"",
+                ));
+            }
+        };
+        Ok(rule)
+    }
+}
+
+/// `None` after an error.
+fn read_bounds(
+    fields: &mut JsonFields<'_>,
+    zone: &Zone,
+    base: Option<&StoredSchedule>,
+) -> Option<Bounds> {
+    let mut bounds = base.map(|it| it.bounds).unwrap_or_default();
+    let mut is_valid = true;
+    for (name, bound) in [("start", &mut bounds.start), ("end", &mut bounds.end)] {
+        let Some(given) = fields.nullable(name, |fields| text(fields, name)) else { continue };
+        let problem = match given.as_deref().map(|text| parse_instant(text, zone)).transpose() {
+            Err(error) => error.to_string(),
+            Ok(Some(instant)) if instant < EARLIEST => "should not be before the year 1".to_owned(),
+            Ok(instant) => {
+                *bound = instant;
+                continue;
+            }
+        };
+        fields.reject(name, &problem);
+        is_valid = false;
+    }
+    if let Some(seconds) = fields.integer("jitter_seconds", 0..=MAX_JITTER) {
+        bounds.jitter_seconds = u32::try_from(seconds).unwrap_or_default();
+    }
+    is_valid.then_some(bounds)
+}
+
+/// Adds the errors of bounds that contradict other parts, at the fields that are given.
+fn reject_contradictions(fields: &mut JsonFields<'_>, schedule: &Schedule) {
+    for (name, message) in bounds_errors(schedule) {
+        match name {
+            "end" if fields.any("end").is_none() => {
+                fields.reject("start", "should be before end");
+            }
+            "jitter_seconds" if fields.any("jitter_seconds").is_none() => {
+                let name = if fields.any("every").is_some() { "every" } else { "cron" };
+                fields.reject(name, "the time between two runs should be at least jitter_seconds");
+            }
+            _ => fields.reject(name, message),
+        }
+    }
+}
+
+fn incomplete(field: &'static str, message: &'static str) -> Refusal {
+    Refusal {
+        schedule_part: SchedulePart::of(field),
+        ..Refusal::new(ErrorCode::InvalidSchedule, message)
+    }
 }
 
 /// Checks the URL of another field by the rules of a callback (contract §4.6), and names that field in the error.

@@ -1,6 +1,7 @@
 //! The words and types of the API, stated once for the server, the client, the command line and the worker.
 //!
-//! - `cue`, `schedule`, `cue_view`: the fields of a cue in requests, and in responses. CONTRIBUTING says how one is added.
+//! - `cue`, `cue_view`, `cue_names`: the fields of a cue in requests, in responses, and their names. CONTRIBUTING says how
+//!   one is added.
 //! - `fields`: reads the fields of a JSON object and collects all errors, with their sentences.
 //! - `preview`: the schedule of a preview, in the fields of a cue or in words.
 //! - `refusal`: the body of an error.
@@ -9,10 +10,10 @@
 
 pub mod channel;
 pub mod cue;
+pub mod cue_names;
 pub mod cue_view;
 pub mod fields;
 pub mod preview;
 pub mod refusal;
-pub mod schedule;
 pub mod test_call;
 pub mod work;

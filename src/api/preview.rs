@@ -3,8 +3,8 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use crate::api::cue::read_schedule;
 use crate::api::fields::JsonFields;
-use crate::api::schedule::read_schedule;
 use crate::domain::api_error::Refusal;
 use crate::domain::schedule::words::{MAX_CHARS, Understood, understand};
 use crate::domain::schedule::{Schedule, ScheduleError, ScheduleRule, Zone};

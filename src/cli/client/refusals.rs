@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use crate::api::cue::{field_paths, flag_of, parts_of};
+use crate::api::cue_names::{field_paths, flag_of, parts_of};
 use crate::cli::error::CliError;
 use crate::cli::nearest::{nearest, question};
 use crate::cli::output::table::whole_span;

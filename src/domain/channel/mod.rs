@@ -230,7 +230,7 @@ pub struct ChannelFields {
 }
 
 impl ChannelFields {
-    /// Those of a channel of which nothing is said but its type.
+    /// The defaults of a new channel of this type.
     pub fn none(channel_type: ChannelType) -> Self {
         Self {
             channel_type,

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use cued::api::cue::{FIELDS, field_paths, parts_of};
+use cued::api::cue_names::{FIELDS, field_paths, parts_of};
 
 use crate::cli::client::{start, stored};
 use crate::support::*;

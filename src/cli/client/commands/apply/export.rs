@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use clap::Arg;
 use serde_json::{Map, Value, json};
 
-use crate::api::cue::FIELDS;
+use crate::api::cue_names::FIELDS;
 use crate::cli::client::arguments::fetch;
 use crate::cli::client::command::{Call, Part, flag, own, switch};
 use crate::cli::client::commands::apply::channels::exported as exported_channel;

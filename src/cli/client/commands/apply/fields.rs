@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-use crate::api::cue::{FIELDS, parts_of, unfit_fields};
+use crate::api::cue_names::{FIELDS, parts_of, unfit_fields};
 use crate::api::preview::schedule_fields;
 use crate::cli::client::commands::apply::faults::{At, Faults, without_value};
 use crate::cli::input::placed::{Entry, Node, Place, Placed};

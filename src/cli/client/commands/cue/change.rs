@@ -7,7 +7,7 @@ use std::process::Command;
 
 use serde_json::{Map, Value, json};
 
-use crate::api::cue::{FIELDS, field_paths, removable_fields, unfit_fields};
+use crate::api::cue_names::{FIELDS, field_paths, removable_fields, unfit_fields};
 use crate::cli::client::command::Call;
 use crate::cli::client::commands::cue::next_run;
 use crate::cli::client::commands::schedule::{note, send_fields, understand_fields};

@@ -7,7 +7,7 @@ use clap::{Arg, ArgAction};
 use jiff::SignedDuration;
 use serde_json::{Map, Number, Value, json};
 
-use crate::api::cue::NAMED_FIELDS;
+use crate::api::cue_names::NAMED_FIELDS;
 use crate::cli::client::command::{Call, flag, number, server_flag, switch, tag_flag, words};
 use crate::cli::client::commands::schedule::ZONE;
 use crate::cli::error::{CliError, usage};

@@ -4,7 +4,7 @@
 use clap::Arg;
 use serde_json::{Value, json};
 
-use crate::api::cue::is_text_field;
+use crate::api::cue_names::is_text_field;
 use crate::cli::client::command::{Call, Entry, Part, Work, cue, entry, own, place};
 use crate::cli::client::commands::cue::change::{fetch, send};
 use crate::cli::client::commands::cue::flags;
