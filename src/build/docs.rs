@@ -3,23 +3,17 @@
 //! `index.md` is the only list of pages. A page that it does not list fails the build, as does a link that leads nowhere,
 //! also one of the README and of `.github`.
 //!
-//! A page consists of what stands before its text, which the program makes of the title and the navigation, and of its
-//! text, whose compression refers to the navigation. The program joins both to one gzip file, so that 50 pages do not
-//! contain the navigation 50 times, but once for each depth of a path. All links are relative, so that the pages work below the path of a proxy.
+//! Each page is a gzip file of its own. All links are relative, so that the pages work below the path of a proxy.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::{fs, io};
 
-use miniz_oxide::deflate::core::{
-    CompressorOxide, TDEFLFlush, compress_to_output, create_comp_flags_from_zip_params,
-};
-
 use crate::markdown::{
     Destination, Documents, Entry, are_listed, broken_links, entries, headings, target, title,
     to_html, unlisted,
 };
-use crate::{LEVEL, crc32, fingerprint, gzip, problem, write};
+use crate::{fingerprint, gzip, problem, write};
 
 const FOLDER: &str = "src/docs/";
 const INDEX: &str = "src/docs/index.md";
@@ -255,11 +249,6 @@ impl Template {
             end: end.to_owned(),
         })
     }
-
-    /// What stands between the title and the text of a page.
-    fn navigation_at(&self, depth: usize) -> String {
-        self.navigation.replace(UP, &"../".repeat(depth))
-    }
 }
 
 fn navigation(list: &[Entry], up: &str) -> String {
@@ -283,19 +272,8 @@ fn write_files(
     template: &Template,
     files: [(&str, &String); 2],
 ) -> io::Result<()> {
-    let included = |name: &str| format!("include_bytes!(concat!(env!(\"OUT_DIR\"), \"/{name}\"))");
-    let mut table = format!(
-        "pub const BUILD: &str = {build:?};\npub const BEFORE_TITLE: &str = {:?};\n",
-        template.before_title
-    );
-    table +=
-        &format!("/// By the depth of the page.\npub static NAVIGATION: [&[u8]; {DEPTHS}] = [\n");
-    for depth in 0..DEPTHS {
-        let name = format!("docs-navigation-{depth}.deflate");
-        write(&name, &deflated(&template.navigation_at(depth), "").0)?;
-        table += &format!("{},\n", included(&name));
-    }
-    table += "];\npub static PAGES: &[DocsPage] = &[\n";
+    let mut table =
+        format!("pub const BUILD: &str = {build:?};\npub static PAGES: &[DocsPage] = &[\n");
     for page in pages {
         table += &entry_of(page, depth_of(&page.path), template)?;
     }
@@ -316,36 +294,23 @@ fn write_files(
 }
 
 fn entry_of(page: &Page, depth: usize, template: &Template) -> io::Result<String> {
-    let name = page.path.replace('/', "-");
-    let navigation = &template.navigation_at(depth);
-    let title_html = escaped(&page.title);
+    let name = format!("docs-{}.html.gz", page.path.replace('/', "-"));
     let article = format!("{}{}", page.article, template.end);
-    let all = [template.before_title.as_str(), &title_html, navigation, &article].concat();
-    write(&format!("docs-{name}.deflate"), &deflated(navigation, &article).1)?;
+    let (before_title, title_html) = (&template.before_title, escaped(&page.title));
+    let navigation = template.navigation.replace(UP, &"../".repeat(depth));
+    let html = [before_title, &title_html, &navigation, &article].map(String::as_str).concat();
+    write(&name, &gzip(html.as_bytes()))?;
     let (path, title, kind, line) = (&page.path, &page.title, page.kind, &page.line);
-    let text = format!("include_bytes!(concat!(env!(\"OUT_DIR\"), \"/docs-{name}.deflate\"))");
-    let (checksum, length, article_length) = (crc32(all.as_bytes()), all.len(), article.len());
     Ok(format!(
-        "DocsPage {{ path: {path:?}, title: {title:?}, kind: {kind:?}, line: {line:?}, \
-         title_html: {title_html:?}, depth: {depth}, article: {text}, checksum: {checksum}, length: {length}, \
-         article_length: {article_length} }},\n"
+        "DocsPage {{ path: {path:?}, title: {title:?}, kind: {kind:?}, line: {line:?}, gzip: {}, \
+         article_length: {} }},\n",
+        included(&name),
+        article.len()
     ))
 }
 
-/// The navigation, deflated to a whole byte, and a text that refers to it.
-fn deflated(navigation: &str, text: &str) -> (Vec<u8>, Vec<u8>) {
-    // Raw, without a head of zlib.
-    let flags = create_comp_flags_from_zip_params(i32::from(LEVEL), 0, 0);
-    let mut compressor = CompressorOxide::new(flags);
-    let mut deflated = |text: &str, flush| {
-        let mut all = Vec::new();
-        compress_to_output(&mut compressor, text.as_bytes(), flush, |bytes| {
-            all.extend_from_slice(bytes);
-            true
-        });
-        all
-    };
-    (deflated(navigation, TDEFLFlush::Sync), deflated(text, TDEFLFlush::Finish))
+fn included(name: &str) -> String {
+    format!("include_bytes!(concat!(env!(\"OUT_DIR\"), \"/{name}\"))")
 }
 
 fn escaped(text: &str) -> String {
