@@ -191,7 +191,7 @@ impl<'p> CueReader<'p> {
         let mut it = self.base.cloned().unwrap_or_default();
         let (mut status, mut transport) = (None, Some(it.transport));
         if self.is_whole() {
-            set(&mut it.name, fields.required_string("name", 1..=255));
+            set(&mut it.name, fields.required().string("name", 1..=255));
             if fields.any("transport").is_some() {
                 let word = fields.one_of("transport", &Transport::WORDS);
                 transport = word.and_then(Transport::parse);
@@ -235,7 +235,7 @@ impl<'p> CueReader<'p> {
     /// Nothing if no field of it is named.
     fn schedule(&mut self, fields: &mut JsonFields<'_>) -> Option<Result<Schedule, Refusal>> {
         let schedule = if self.is_whole() {
-            fields.required_object("schedule")
+            fields.required().object("schedule")
         } else {
             fields.object("schedule")
         };
@@ -386,7 +386,7 @@ impl<'p> CueReader<'p> {
 
     fn verification(&mut self, fields: &mut JsonFields<'_>) -> Option<VerificationMode> {
         let mut verification = fields.object("verification")?;
-        let mode = verification.required_one_of("mode", &VerificationMode::WORDS);
+        let mode = verification.required().one_of("mode", &VerificationMode::WORDS);
         self.check_unknown(&verification, "verification");
         mode.and_then(VerificationMode::parse)
     }
@@ -452,7 +452,7 @@ pub struct ReadSchedule {
 pub fn read_schedule(fields: &mut JsonFields<'_>, base: Option<&StoredSchedule>) -> ReadSchedule {
     let words = &ScheduleKind::WORDS;
     let kind = match base {
-        None => fields.required_one_of("type", words),
+        None => fields.required().one_of("type", words),
         Some(_) => fields.one_of("type", words),
     };
     let kind = kind.and_then(ScheduleKind::parse);

@@ -4,7 +4,7 @@
 use jiff::Timestamp;
 
 use crate::app::App;
-use crate::domain::api_error::{ErrorCode, FieldError, Refusal};
+use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::domain::channel::digest::digest;
 use crate::domain::channel::message::{self, DIGEST, FailedRun, Message, Notice, Subject, Topic};
 use crate::domain::channel::services::service;
@@ -88,13 +88,7 @@ fn check_address(read: &ReadTx<'_>, user_key: UserKey, new: &ChannelFields) -> R
     } else {
         return Ok(());
     };
-    let error = FieldError {
-        kind: "value_error",
-        loc: vec!["body".into(), "to".into()],
-        msg: format!("Value error, {problem}"),
-        input: to.into(),
-    };
-    Err(Refusal::invalid(vec![error]).into())
+    Err(Refusal::invalid_value(["body", "to"], &problem, to).into())
 }
 
 pub fn delete(app: &App, user_key: UserKey, id: String) -> Pending<()> {

@@ -20,7 +20,7 @@ const MAX_TEST_WAIT: Duration = Duration::from_secs(25);
 
 /// `GET /v1/alerts?alert_type&cue_id&since&limit&offset`, newest first.
 pub async fn list(request: Request) -> Result<Response> {
-    let (caller, query) = (request.caller()?, request.query());
+    let (user_key, query) = (request.user_key()?, request.query());
     let pagination = query.pagination(50);
     let filter = AlertFilter {
         alert_type: query.one_of("alert_type", &AlertType::WORDS).and_then(AlertType::parse),
@@ -29,7 +29,7 @@ pub async fn list(request: Request) -> Result<Response> {
     };
     query.finish()?;
     let Pagination { limit, offset } = pagination;
-    let list = move |read: &ReadTx<'_>| alerts::list(read, caller.user_key, &filter, limit, offset);
+    let list = move |read: &ReadTx<'_>| alerts::list(read, user_key, &filter, limit, offset);
     let ((page, total), _turn) = request.read_list(false, list).await?;
     let list = ListBody::new("alerts", page.iter().map(Alert::json))?;
     Ok(list.with_page("", total, pagination).into_response())
@@ -37,7 +37,7 @@ pub async fn list(request: Request) -> Result<Response> {
 
 /// `POST /v1/alerts/test`: sends a test alert, and answers when the first attempt has ended.
 pub async fn test(request: Request) -> Result<Response> {
-    let test = PendingTest::begin(&request.app, request.caller()?.user_key)?;
+    let test = PendingTest::begin(&request.app, request.user_key()?)?;
     test.send_alert().await?;
     let attempt = first_attempt(&request, &test, MAX_TEST_WAIT).await;
     let next_retry = attempt.as_ref().and_then(|attempt| match attempt.next {

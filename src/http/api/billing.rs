@@ -21,10 +21,10 @@ const CLOSE: &str = "You can close this page.";
 pub async fn checkout(request: Request) -> Result<Response> {
     let caller = request.caller()?;
     let mut fields = request.fields()?;
-    let plan = fields.required_string("plan", 0..=255);
-    let interval = fields.required_string("interval", 0..=255);
-    fields.finish()?;
-    let offer = Offer::from_request(&plan.unwrap_or_default(), &interval.unwrap_or_default())?;
+    let plan = fields.required().string("plan", 0..=255);
+    let interval = fields.required().string("interval", 0..=255);
+    let (plan, interval) = fields.finish_with(plan.zip(interval))?;
+    let offer = Offer::from_request(&plan, &interval)?;
     let url = run_blocking(move || billing::checkout(&request.app, &caller, offer)).await?;
     Ok(Response::ok(&json!({"checkout_url": url})))
 }

@@ -96,7 +96,7 @@ fn require_own(id: &str) -> Result<()> {
 }
 
 pub async fn list(request: Request) -> Result<Response> {
-    let (user_key, query) = (request.caller()?.user_key, request.query());
+    let (user_key, query) = (request.user_key()?, request.query());
     let pagination = query.pagination(50);
     query.finish()?;
     let list = move |read: &ReadTx<'_>| {
@@ -118,21 +118,21 @@ pub async fn list(request: Request) -> Result<Response> {
 }
 
 pub async fn create(request: Request) -> Result<Response> {
-    let caller = request.caller()?;
+    let user_key = request.user_key()?;
     let new = new_channel(request.fields()?, &request.app.config.callbacks)?;
-    let channel = service::channels::create(&request.app, caller.user_key, new)?.await?;
+    let channel = service::channels::create(&request.app, user_key, new)?.await?;
     let shown = Shown { channel, status: "active", waiting: 0, is_built_in: false };
     Ok(Response::created(&json!(shown.view())))
 }
 
 pub async fn show(request: Request) -> Result<Response> {
-    let (user_key, id) = (request.caller()?.user_key, request.param("channel_id").to_owned());
+    let (user_key, id) = (request.user_key()?, request.param("channel_id").to_owned());
     let shown = request.app.store.read(move |read| find(read, user_key, &id)).await?;
     Ok(Response::ok(&json!(shown.view())))
 }
 
 pub async fn update(request: Request) -> Result<Response> {
-    let (user_key, id) = (request.caller()?.user_key, request.param("channel_id").to_owned());
+    let (user_key, id) = (request.user_key()?, request.param("channel_id").to_owned());
     require_own(&id)?;
     loop {
         let of_user = id.clone();
@@ -148,7 +148,7 @@ pub async fn update(request: Request) -> Result<Response> {
 }
 
 pub async fn delete(request: Request) -> Result<Response> {
-    let (user_key, id) = (request.caller()?.user_key, request.param("channel_id").to_owned());
+    let (user_key, id) = (request.user_key()?, request.param("channel_id").to_owned());
     require_own(&id)?;
     service::channels::delete(&request.app, user_key, id).await?;
     Ok(Response::no_content())
@@ -157,7 +157,7 @@ pub async fn delete(request: Request) -> Result<Response> {
 /// Sends a test message, and answers when the attempt has ended.
 pub async fn test(request: Request) -> Result<Response> {
     let id = request.param("channel_id").to_owned();
-    let test = PendingTest::begin(&request.app, request.caller()?.user_key)?;
+    let test = PendingTest::begin(&request.app, request.user_key()?)?;
     test.send_to_channel(id).await?;
     let attempt = first_attempt(&request, &test, MAX_TEST_WAIT).await;
     let attempt = attempt.as_ref();

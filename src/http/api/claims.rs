@@ -53,22 +53,22 @@ pub async fn list(request: Request) -> Result<Response> {
 }
 
 pub async fn claim(request: Request) -> Result<Response> {
-    let (caller, id) = (request.caller()?, request.execution_id()?);
+    let (user_key, id) = (request.user_key()?, request.execution_id()?);
     let mut fields = request.optional_fields()?;
     let body = ClaimRequest::read(&mut fields);
     fields.finish()?;
-    reserve_payload(&request, move |read| claims::payload_size(read, caller.user_key, id)).await?;
+    reserve_payload(&request, move |read| claims::payload_size(read, user_key, id)).await?;
     let worker = claimant(body.worker_id);
-    let claimed = service::executions::claim(&request.app, caller.user_key, id, worker).await?;
+    let claimed = service::executions::claim(&request.app, user_key, id, worker).await?;
     claim_response(&request, claimed).await
 }
 
 pub async fn claim_next(request: Request) -> Result<Response> {
-    let caller = request.caller()?;
+    let user_key = request.user_key()?;
     let mut fields = request.optional_fields()?;
     let body = ClaimRequest::read_next(&mut fields);
     fields.finish()?;
-    let (user_key, wanted) = (caller.user_key, body.task.clone());
+    let wanted = body.task.clone();
     // Usually the one that is claimed.
     let size = move |read: &ReadTx<'_>| match claims::find_next(read, user_key, wanted.as_deref())?
     {
@@ -78,7 +78,7 @@ pub async fn claim_next(request: Request) -> Result<Response> {
     reserve_payload(&request, size).await?;
     let worker = claimant(body.worker_id);
     let claimed =
-        service::executions::claim_next(&request.app, caller.user_key, body.task, worker).await?;
+        service::executions::claim_next(&request.app, user_key, body.task, worker).await?;
     claim_response(&request, claimed).await
 }
 
@@ -149,7 +149,7 @@ async fn list_claimable(
     filter: &ClaimFilter,
     limit: u32,
 ) -> Result<(ClaimableList, Turn)> {
-    let (user_key, filter) = (request.caller()?.user_key, filter.clone());
+    let (user_key, filter) = (request.user_key()?, filter.clone());
     request.read_list(false, move |read| claims::list(read, user_key, &filter, limit)).await
 }
 
@@ -183,10 +183,7 @@ async fn claim_response(request: &Request, it: ClaimedExecution) -> Result<Respo
         // A worker always receives an object.
         None => "{}".to_owned(),
         Some(key) => {
-            let read = request
-                .app
-                .store
-                .read_inline(move |read| cues::find_payload(read, it.cue_key, key));
+            let read = request.read_own(move |read, _| cues::find_payload(read, it.cue_key, key));
             // Deleted with its cue since the claim.
             read.await?.ok_or_else(not_found)?
         }

@@ -81,9 +81,9 @@ pub async fn list(request: Request) -> Result<Response> {
 }
 
 pub async fn end(request: Request) -> Result<Response> {
-    let caller = request.caller()?;
+    let user_key = request.user_key()?;
     let id = request.param("session_id").to_owned();
-    sessions::end(&request.app, caller.user_key, id).await?;
+    sessions::end(&request.app, user_key, id).await?;
     Ok(Response::no_content())
 }
 

@@ -24,7 +24,7 @@ use crate::store::{ReadTx, channels, cues};
 const HOURS: i64 = 24;
 
 pub async fn overview(request: Request) -> Result<Response> {
-    let (user_key, now) = (request.caller()?.user_key, request.now);
+    let (user_key, now) = (request.user_key()?, request.now);
     let grid = Grid::last_hours(HOURS, now);
     let sends_mail = request.app.config.mail.reaches_people();
     let read = move |read: &ReadTx<'_>| {
@@ -126,7 +126,7 @@ fn render_hour(at: Timestamp, figures: &Figures) -> Value {
 
 /// `GET /v1/stats?from&to&step&cue_id`.
 pub async fn stats(request: Request) -> Result<Response> {
-    let (caller, query, now) = (request.caller()?, request.query(), request.now);
+    let (user_key, query, now) = (request.user_key()?, request.query(), request.now);
     let cue_id = query.cue_id();
     let grid = parse_grid(&query, now);
     query.finish()?;
@@ -136,13 +136,10 @@ pub async fn stats(request: Request) -> Result<Response> {
     let read = move |read: &ReadTx<'_>| match cue_id {
         None => {
             let (kept_from, (first, _)) = (saturating_sub(now, KEPT_FOR), grid.millis());
-            Ok((
-                stats::user_series(read, caller.user_key, &grid)?,
-                first < kept_from.as_millisecond(),
-            ))
+            Ok((stats::user_series(read, user_key, &grid)?, first < kept_from.as_millisecond()))
         }
         Some(cue_id) => {
-            let cue_key = cues::find_key(read, caller.user_key, &cue_id)?.ok_or_else(not_found)?;
+            let cue_key = cues::find_key(read, user_key, &cue_id)?.ok_or_else(not_found)?;
             stats::cue_series(read, cue_key, &grid)
         }
     };
@@ -209,15 +206,11 @@ fn render_figures(at: Option<Timestamp>, figures: &Figures) -> Value {
 }
 
 pub async fn usage(request: Request) -> Result<Response> {
-    let (caller, now) = (request.caller()?, request.now);
-    let user_key = caller.user_key;
-    let (user, month) = request
-        .app
-        .store
-        .read(move |read| {
-            Ok((users::find(read, user_key)?, users::monthly_usage(read, user_key, now)?))
-        })
-        .await?;
+    let now = request.now;
+    let find = move |read: &ReadTx<'_>, user_key| {
+        Ok((users::find(read, user_key)?, users::monthly_usage(read, user_key, now)?))
+    };
+    let (user, month) = request.read_own(find).await?;
     let user = user.ok_or_else(|| Error::fault("the user of a request does not exist"))?;
     Ok(Response::ok(&render_usage(&request, &user, &month)))
 }

@@ -40,9 +40,7 @@ pub async fn create(request: Request) -> Result<Response> {
     let email = required_email(&mut fields);
     let plan = fields.string("plan", 1..=255);
     fields.forbid_unknown();
-    fields.finish()?;
-    let email =
-        email.ok_or_else(|| Error::fault("the email of a request is missing after validation"))?;
+    let email = fields.finish_with(email)?;
     let plans = &request.app.config.plans;
     let plan = plan.unwrap_or_else(|| plans.default_plan().to_owned());
     require_plan(plans, &plan)?;

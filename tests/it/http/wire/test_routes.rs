@@ -48,7 +48,7 @@ async fn item(request: Request) -> Result<Response> {
 
 async fn named(request: Request) -> Result<Response> {
     let mut fields = request.fields()?;
-    let name = fields.required_string("name", 1..=255);
+    let name = fields.required().string("name", 1..=255);
     fields.forbid_unknown();
     fields.finish()?;
     Ok(Response::created(&json!({"name": name})))
