@@ -217,7 +217,11 @@ impl<'a> JsonFields<'a> {
 
     /// The next field that is read must be there, and `null` is no value of it.
     pub fn required(&mut self) -> &mut Self {
-        self.is_required = true;
+        self.required_if(true)
+    }
+
+    pub fn required_if(&mut self, is_required: bool) -> &mut Self {
+        self.is_required = is_required;
         self
     }
 

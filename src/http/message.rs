@@ -15,7 +15,7 @@ use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
-use tokio::sync::watch;
+use tokio::sync::{OwnedSemaphorePermit, watch};
 use uuid::Uuid;
 
 use crate::api::fields::JsonFields;
@@ -124,11 +124,11 @@ impl Request {
 
     /// Takes a place for a long poll or an event stream, to be held until it ends. `None` where limits are off.
     /// Errors: 429 if the caller has too many of both.
-    pub fn begin_waiting(&self) -> Result<Option<Arc<()>>> {
+    pub fn begin_waiting(&self) -> Result<Option<OwnedSemaphorePermit>> {
         if !self.app.config.plans.are_limited() {
             return Ok(None);
         }
-        let place = self.shares.waiting.take(self.user_key()?);
+        let place = self.shares.waiting.take(self.owner);
         Ok(Some(place.ok_or_else(too_many_waiting)?))
     }
 
@@ -346,13 +346,19 @@ pub fn with_payload(mut object: String, payload: Option<String>) -> String {
     enclosed(object, payload.unwrap_or_else(|| "null".to_owned()), "}")
 }
 
-/// Adds the field `payload_text`, the stored payload as a string, to a serialized object. No reader of JSON changes the
+/// As [`with_payload`], or with the field `payload_text`, the stored payload as a string: no reader of JSON changes the
 /// numbers in it.
-pub fn with_payload_text(mut object: String, payload: Option<&str>) -> Result<String> {
-    let text = to_json(&payload)?;
+pub fn with_payload_as(
+    is_text: bool,
+    mut object: String,
+    payload: Option<String>,
+) -> Result<String> {
+    if !is_text {
+        return Ok(with_payload(object, payload));
+    }
     object.pop();
     object.push_str(",\"payload_text\":");
-    Ok(enclosed(object, text, "}"))
+    Ok(enclosed(object, to_json(&payload)?, "}"))
 }
 
 /// `text` between `before` and `after`. The longer one of the first two gets the other one, so that no third text of
@@ -480,6 +486,14 @@ impl Response {
         }
         response
     }
+}
+
+/// Runs a job that waits, for a disk or another server, on a thread that may block.
+pub async fn run_blocking<T: Send + 'static>(
+    job: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
+    let done = tokio::task::spawn_blocking(job).await;
+    done.map_err(|error| Error::fault_from("a job on another thread has failed", error))?
 }
 
 /// Returns the part of an error that the caller may see. Logs the rest, with the id of the request.

@@ -2,6 +2,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 use rusqlite::params;
+use serde::Serialize;
 
 use crate::domain::account::stats::{Figures, Grid};
 use crate::domain::account::user::{ACCOUNT_DISABLED, KEYS_REVOKED};
@@ -231,7 +232,7 @@ const WORKERS: &str = "SELECT coalesce(sum(last_heartbeat > ?2), 0),
    FROM workers WHERE user_key = ?1";
 
 row! {
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct CueCounts {
     pub active: i64,
     pub paused: i64,
@@ -257,7 +258,7 @@ pub struct LastFailure {
     pub error_message: Option<String>,
 } }
 row! {
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct WaitingCounts {
     pub send: i64,
     pub claim: i64,
@@ -265,7 +266,7 @@ pub struct WaitingCounts {
     pub delivering: i64,
 } }
 row! {
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct WorkerCounts {
     pub active: i64,
     pub stale: i64,

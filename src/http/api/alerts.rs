@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::domain::execution::NextStep;
 use crate::domain::notification::alert::{Alert, AlertType, TestAttempt, TestStatus};
@@ -40,18 +40,23 @@ pub async fn test(request: Request) -> Result<Response> {
     let test = PendingTest::begin(&request.app, request.user_key()?)?;
     test.send_alert().await?;
     let attempt = first_attempt(&request, &test, MAX_TEST_WAIT).await;
-    let next_retry = attempt.as_ref().and_then(|attempt| match attempt.next {
-        NextStep::RetryAt(due) => Some(instant(due)),
-        NextStep::Success | NextStep::Failed => None,
-    });
-    Ok(Response::ok(&json!({
+    let mut body = render_test(&test, attempt.as_ref());
+    body["next_retry"] = match attempt.map(|attempt| attempt.next) {
+        Some(NextStep::RetryAt(due)) => instant(due).into(),
+        _ => Value::Null,
+    };
+    Ok(Response::ok(&body))
+}
+
+/// What the tests of alerts and of channels have in common.
+pub fn render_test(test: &PendingTest, attempt: Option<&TestAttempt>) -> Value {
+    json!({
         "id": test.id,
-        "status": attempt.as_ref().map_or(TestStatus::Waiting, TestAttempt::status).as_str(),
-        "http_status": attempt.as_ref().and_then(|attempt| attempt.http_status),
-        "duration_ms": attempt.as_ref().map(|attempt| attempt.duration.as_millis().max(0)),
-        "error_message": attempt.as_ref().and_then(|attempt| attempt.error_message.as_deref()),
-        "next_retry": next_retry,
-    })))
+        "status": attempt.map_or(TestStatus::Waiting, TestAttempt::status).as_str(),
+        "http_status": attempt.and_then(|attempt| attempt.http_status),
+        "duration_ms": attempt.map(|attempt| attempt.duration.as_millis().max(0)),
+        "error_message": attempt.and_then(|attempt| attempt.error_message.as_deref()),
+    })
 }
 
 /// Waits until the first attempt has ended; `None` if the time is over or the server stops before.

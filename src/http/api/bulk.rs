@@ -43,10 +43,7 @@ enum Targets<F> {
 }
 
 /// The ids of the objects to change, or the answer to a repeated request or a dry run.
-enum Resolution {
-    Ids(Vec<String>),
-    Response(Response),
-}
+type Resolution = std::result::Result<Vec<String>, Response>;
 
 /// The answer of `/v1/cues/bulk`. `matched` is the sum of `done` and the length of `failed`.
 #[derive(Debug, Serialize)]
@@ -86,11 +83,7 @@ pub async fn change_cues(request: Request) -> Result<Response> {
     let select = |filter| {
         move |read: &ReadTx<'_>| cue_list::select(read, user_key, &filter, MAX_MATCHED + 1)
     };
-    let ids =
-        match targets.resolve(&request, call.as_ref(), is_dry_run, "narrow it", select).await? {
-            Resolution::Ids(ids) => ids,
-            Resolution::Response(response) => return Ok(response),
-        };
+    let ids = targets.resolve(&request, call.as_ref(), is_dry_run, "narrow it", select).await?;
     let render = if action == CueAction::Fire { render_fired } else { render_done };
     run_to_end(request, BulkAction::Cues(action), ids, call, render).await
 }
@@ -104,7 +97,7 @@ pub async fn delete_cues(request: Request) -> Result<Response> {
     let ids = distinct(fields.finish_with(ids)?);
     let call = bulk_call(&request, "POST /v1/cues/bulk-delete")?;
     request.reserve_response(ids.len() * ANSWER_BYTES)?;
-    run_to_end(request, BulkAction::Cues(CueAction::Delete), ids, call, render_deleted).await
+    run_to_end(request, BulkAction::Cues(CueAction::Delete), Ok(ids), call, render_deleted).await
 }
 
 pub async fn replay(request: Request) -> Result<Response> {
@@ -122,10 +115,7 @@ pub async fn replay(request: Request) -> Result<Response> {
             Ok(ids.iter().map(ToString::to_string).collect())
         }
     };
-    let ids = match targets.resolve(&request, call.as_ref(), is_dry_run, narrower, select).await? {
-        Resolution::Ids(ids) => ids,
-        Resolution::Response(response) => return Ok(response),
-    };
+    let ids = targets.resolve(&request, call.as_ref(), is_dry_run, narrower, select).await?;
     run_to_end(request, BulkAction::Replay, ids, call, render_replays).await
 }
 
@@ -239,7 +229,7 @@ impl<F> Targets<F> {
                     && let Some(response) =
                         find_repeated(&request.app, user_key, call.clone()).await?
                 {
-                    return Ok(Resolution::Response(Response::stored(response)));
+                    return Ok(Err(Response::stored(response)));
                 }
                 let (ids, _turn) = request.read_list(true, select(filter)).await?;
                 if !is_dry_run {
@@ -255,9 +245,9 @@ impl<F> Targets<F> {
         if is_dry_run {
             let body =
                 json!({"matched": ids.len(), "dry_run": true, "ids": ids, "has_more": has_more});
-            return Ok(Resolution::Response(Response::ok(&body)));
+            return Ok(Err(Response::ok(&body)));
         }
-        Ok(Resolution::Ids(ids))
+        Ok(Ok(ids))
     }
 }
 
@@ -286,10 +276,14 @@ fn bulk_call(request: &Request, route: &str) -> Result<Option<BulkCall>> {
 async fn run_to_end(
     request: Request,
     action: BulkAction,
-    ids: Vec<String>,
+    ids: Resolution,
     call: Option<BulkCall>,
     render: fn(&BulkResults) -> Result<StoredResponse>,
 ) -> Result<Response> {
+    let ids = match ids {
+        Ok(ids) => ids,
+        Err(response) => return Ok(response),
+    };
     let caller = request.caller()?;
     let request_id = request.id.clone();
     let explain = Box::new(move |error| to_refusal(error, &request_id));

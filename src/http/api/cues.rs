@@ -21,7 +21,7 @@ use crate::error::Result;
 use crate::http::api::executions::{ExecutionView, render_run};
 use crate::http::list::{ListBody, Pagination};
 use crate::http::message::{
-    Request, Response, read_idempotency_key, to_json, with_payload, with_payload_text,
+    Request, Response, read_idempotency_key, to_json, with_payload, with_payload_as,
 };
 use crate::service;
 use crate::service::cues::{FileOrigin, PutAction, PutCue, not_found};
@@ -80,12 +80,7 @@ pub async fn show(request: Request) -> Result<Response> {
     let cue = to_json(&CueView::new(&cue, None))?;
     let history = ListBody::after(&cue, "executions", page.iter().map(ExecutionView))?;
     let history = history.with_page("execution_", total, pagination).into_text();
-    let body = if is_text {
-        with_payload_text(history, payload.as_deref())?
-    } else {
-        with_payload(history, payload)
-    };
-    Ok(Response::json(StatusCode::OK, body))
+    Ok(Response::json(StatusCode::OK, with_payload_as(is_text, history, payload)?))
 }
 
 pub async fn update(mut request: Request) -> Result<Response> {

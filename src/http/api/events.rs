@@ -5,7 +5,7 @@ use std::sync::Arc;
 use hyper::body::Bytes;
 use hyper::header::{CACHE_CONTROL, HeaderName, HeaderValue};
 use serde_json::json;
-use tokio::sync::watch;
+use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::Instant;
 
 use crate::app::App;
@@ -163,7 +163,7 @@ struct LiveStream {
     /// The id that the client has.
     sent: String,
     is_over: bool,
-    _place: Option<Arc<()>>,
+    _place: Option<OwnedSemaphorePermit>,
 }
 
 impl LiveStream {

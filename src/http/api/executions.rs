@@ -17,9 +17,7 @@ use crate::domain::json::JsonText;
 use crate::domain::time::{JsonTimestamp, instant};
 use crate::error::Result;
 use crate::http::list::{ListBody, Pagination, Query};
-use crate::http::message::{
-    MAX_ESCAPED, Request, Response, to_json, with_payload, with_payload_text,
-};
+use crate::http::message::{MAX_ESCAPED, Request, Response, to_json, with_payload_as};
 use crate::service;
 use crate::service::manual_runs::{self, ManualRun};
 use crate::store::executions::execution_list::{CreatedRange, ExecutionFilter};
@@ -56,12 +54,7 @@ async fn show_with_payload(
         (_, None) => None,
     };
     let execution = to_json(&ExecutionView(found))?;
-    let body = if is_text {
-        with_payload_text(execution, payload.as_deref())?
-    } else {
-        with_payload(execution, payload)
-    };
-    Ok(Response::json(StatusCode::OK, body))
+    Ok(Response::json(StatusCode::OK, with_payload_as(is_text, execution, payload)?))
 }
 
 /// `GET /v1/executions`, with its filters, `limit` and `offset`.

@@ -19,10 +19,10 @@ use crate::domain::execution::worker::UNCLAIMED_AFTER;
 use crate::domain::schedule::wall_clock::ClockFault;
 use crate::domain::schedule::{Zone, parse_instant};
 use crate::domain::time::{instant, instant_without_zone};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::http::api::sessions::permits_dev;
 use crate::http::assets::{self, CompressedText, inflate};
-use crate::http::message::{Request, Response};
+use crate::http::message::{Request, Response, run_blocking};
 use crate::metrics::Histogram;
 use crate::metrics::engine::{DOWN_AFTER, SchedulerPass};
 use crate::service::test_clock::{self, ClockTarget};
@@ -133,8 +133,7 @@ async fn on_test_clock<T: Send + 'static>(
     let gone = ClientGuard { is_gone: Arc::default(), app: Arc::clone(&app) };
     let is_gone = Arc::clone(&gone.is_gone);
     let is_over = move || is_gone.load(Ordering::SeqCst) || *stopping.borrow();
-    let done = tokio::task::spawn_blocking(move || job(&app, &is_over)).await;
-    done.map_err(|error| Error::fault_from("the test clock failed", error))?
+    run_blocking(move || job(&app, &is_over)).await
 }
 
 /// Dropped with the request, also when its client goes away during it.

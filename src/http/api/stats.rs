@@ -47,13 +47,7 @@ pub async fn overview(request: Request) -> Result<Response> {
     Ok(Response::ok(&json!({
         "now": instant(now),
         "server": render_server(&request.app, held_since),
-        "cues": {
-            "active": cues.active,
-            "paused": cues.paused,
-            "completed": cues.completed,
-            "failed": cues.failed,
-            "failing": cues.failing,
-        },
+        "cues": cues,
         "next": next.iter().map(|next| {
             json!({"cue_id": next.cue_id, "name": next.name, "at": instant(next.at), "timezone": next.timezone})
         }).collect::<Vec<_>>(),
@@ -68,14 +62,9 @@ pub async fn overview(request: Request) -> Result<Response> {
                 "reason": runs.reason,
             })
         }).collect::<Vec<_>>(),
-        "waiting": {
-            "send": waiting.send,
-            "claim": waiting.claim,
-            "retry": waiting.retry,
-            "delivering": waiting.delivering,
-        },
+        "waiting": waiting,
         "channels": render_channels(&channels.1, channels.0 + i64::from(user.alert_webhook_url.is_some())),
-        "workers": {"active": workers.active, "stale": workers.stale, "dead": workers.dead},
+        "workers": workers,
         "usage": render_usage(&request, &user, &month),
         "hours": grid.begins().zip(&series).map(|(at, figures)| render_hour(at, figures)).collect::<Vec<_>>(),
     })))

@@ -33,10 +33,12 @@ use crate::domain::json::{self, JsonError, JsonText};
 use crate::error::{Error, Result};
 use crate::http::assets;
 use crate::http::limits::{Owner, RequestGuard, Reservation, Shares};
-use crate::http::message::{BodyStream, BufferedBody, REQUEST_ID, Request, Response, request_id};
+use crate::http::message::{
+    BodyStream, BufferedBody, REQUEST_ID, Request, Response, request_id, run_blocking,
+};
 use crate::http::middleware::authentication::{
-    BrowserGuard, RequestSource, client_ip, count_request, find_key_owner, forwarded_host,
-    is_forwarded_https, named_host, reached_near_quota,
+    BrowserGuard, RequestSource, client_ip, count_request, find_key_owner, named_host,
+    reached_near_quota,
 };
 use crate::http::middleware::session::find_session_owner;
 use crate::http::pages;
@@ -184,10 +186,8 @@ async fn dispatch(
         return Err(too_many_headers());
     }
     let host = named_host(server, &head, context)?;
-    let forwarded_host = forwarded_host(&server.app, peer.ip(), &head.headers);
-    let is_forwarded_https = is_forwarded_https(&server.app, peer.ip(), &head.headers);
-    let source = RequestSource { host, forwarded_host, is_forwarded_https, headers: &head.headers };
-    let (matched, caller) = find_route(server, context, &head, &source, peer.ip()).await?;
+    let source = RequestSource::new(&server.app, peer, host, &head.headers);
+    let (matched, caller) = find_route(server, context, &head, &source).await?;
     let (route, params) = match matched {
         RouteMatch::Found(route, params) => (route, params),
         RouteMatch::WrongMethod(allow) => return method_not_allowed(&allow, &context.id),
@@ -253,7 +253,6 @@ async fn find_route(
     context: &mut RequestContext,
     head: &Parts,
     source: &RequestSource<'_>,
-    peer: IpAddr,
 ) -> Result<(RouteMatch, Option<Caller>)> {
     let find = |is_operator: bool| {
         let exists =
@@ -262,7 +261,7 @@ async fn find_route(
     };
     let mut matched = find(true);
     context.route = matched.route();
-    let caller = find_caller(server, context, source, peer).await?;
+    let caller = find_caller(server, context, source).await?;
     let is_operator = caller.as_ref().is_some_and(|caller| caller.is_operator);
     if !is_operator && context.route.is_none_or(|route| route.access == Access::Operator) {
         matched = find(false);
@@ -276,7 +275,6 @@ async fn find_caller(
     server: &ServerState,
     context: &mut RequestContext,
     source: &RequestSource<'_>,
-    peer: IpAddr,
 ) -> Result<Option<Caller>> {
     match context.route.map(|route| route.access) {
         Some(access) if access.is_unmetered() => Ok(None),
@@ -291,7 +289,7 @@ async fn find_caller(
             let found = if source.headers.contains_key(header::AUTHORIZATION) {
                 find_key_owner(&server.app, source.headers, context.now).await
             } else if access.is_some_and(Access::needs_caller) {
-                find_session_owner(server, context, source, peer).await
+                find_session_owner(server, context, source).await
             } else {
                 Ok(None)
             };
@@ -333,13 +331,12 @@ async fn read_json(
     }
     let bytes = bytes.clone();
     let turn = server.shares.large_bodies.wait(owner).await?;
-    let job = move || {
+    run_blocking(move || {
         // Held until the end, also if the client disconnects.
         let _turn = turn;
         panics::catch("reading a body", || Ok(Some(json::read(&bytes))))
-    };
-    let read = tokio::task::spawn_blocking(job).await;
-    read.map_err(|error| Error::fault_from("a body could not be read on another thread", error))?
+    })
+    .await
 }
 
 fn path_not_found() -> Error {
