@@ -328,16 +328,11 @@ impl Serialize for ChannelView<'_> {
         object.serialize_entry("name", &fields.name)?;
         for setting in service(fields.channel_type).settings {
             let value = fields.settings.get(setting.name);
-            match setting.kind {
-                SettingKind::Number(_) => {
-                    object.serialize_entry(
-                        setting.name,
-                        &value.and_then(|value| value.parse::<i64>().ok()),
-                    )?;
-                }
-                _ => object
-                    .serialize_entry(setting.name, &value.map(|value| shown(setting, value)))?,
-            }
+            let value = value.map(|value| match setting.kind {
+                SettingKind::Number(_) => value.parse::<i64>().map_or(Value::Null, Value::from),
+                _ => shown(setting, value).into(),
+            });
+            object.serialize_entry(setting.name, &value)?;
         }
         object.serialize_entry("events", &fields.events)?;
         object.serialize_entry("tags", &fields.tags)?;

@@ -185,14 +185,6 @@ impl Budget {
         own + self.small_share() > self.limit / CALLER_FRACTION
     }
 
-    /// Whether a caller that holds `own` bytes may hold `wanted`.
-    fn has_share(&self, held: &Holdings, own: usize, wanted: usize) -> bool {
-        let left_by_others =
-            (self.limit - self.limit / RESERVE_FRACTION).saturating_sub(held.total - own);
-        wanted <= self.limit / CALLER_FRACTION
-            && wanted <= (left_by_others / 2).max(self.small_share())
-    }
-
     fn small_share(&self) -> usize {
         SMALL_SHARE.min(self.limit / RESERVE_FRACTION / SMALL_SHARES)
     }
@@ -206,7 +198,10 @@ impl Budget {
                 "Your requests and unread responses hold too much memory; finish and read them, and try again in 1 s",
             ));
         }
-        if self.has_share(held, own, wanted) && held.total.saturating_add(bytes) <= self.limit {
+        let of_all = self.limit - self.limit / RESERVE_FRACTION;
+        let left_by_others = of_all.saturating_sub(held.total - own);
+        let has_share = wanted <= (left_by_others / 2).max(self.small_share());
+        if has_share && held.total.saturating_add(bytes) <= self.limit {
             Ok(())
         } else {
             Err(busy("The server is handling too many large requests; try again in 1 s"))

@@ -40,7 +40,7 @@ pub async fn overview(request: Request) -> Result<Response> {
             ),
         ))
     };
-    let ((found, user, month, series, held_since, channels), _turn) =
+    let ((found, user, month, series, held_since, (reaching, failing_channels)), _turn) =
         request.read_list(false, read).await?;
     let user = user.ok_or_else(|| Error::fault("the user of a request does not exist"))?;
     let Overview { cues, next, failing, missed, waiting, workers } = found;
@@ -63,10 +63,22 @@ pub async fn overview(request: Request) -> Result<Response> {
             })
         }).collect::<Vec<_>>(),
         "waiting": waiting,
-        "channels": render_channels(&channels.1, channels.0 + i64::from(user.alert_webhook_url.is_some())),
+        "channels": {
+            "count": reaching + i64::from(user.alert_webhook_url.is_some()),
+            "failing": failing_channels.iter().map(|(id, name, last_error)| {
+                json!({"id": id, "name": name, "last_error": last_error})
+            }).collect::<Vec<_>>(),
+        },
         "workers": workers,
         "usage": render_usage(&request, &user, &month),
-        "hours": grid.begins().zip(&series).map(|(at, figures)| render_hour(at, figures)).collect::<Vec<_>>(),
+        "hours": grid.begins().zip(&series).map(|(at, figures)| {
+            json!({
+                "at": instant(at),
+                "succeeded": figures.succeeded,
+                "failed": figures.failed,
+                "late_max_ms": figures.late_max_ms(),
+            })
+        }).collect::<Vec<_>>(),
     })))
 }
 
@@ -83,13 +95,6 @@ fn render_server(app: &App, held_since: Option<Timestamp>) -> Value {
     })
 }
 
-fn render_channels(failing: &[(String, String, Option<String>)], count: i64) -> Value {
-    let failing = failing.iter();
-    let failing = failing
-        .map(|(id, name, last_error)| json!({"id": id, "name": name, "last_error": last_error}));
-    json!({"count": count, "failing": failing.collect::<Vec<_>>()})
-}
-
 fn render_failing(cue: &FailingCue) -> Value {
     let last = cue.last.as_ref();
     json!({
@@ -101,15 +106,6 @@ fn render_failing(cue: &FailingCue) -> Value {
         "cause": last.and_then(|last| last.cause.as_deref()),
         "http_status": last.and_then(|last| last.http_status),
         "error_message": last.and_then(|last| last.error_message.as_deref()),
-    })
-}
-
-fn render_hour(at: Timestamp, figures: &Figures) -> Value {
-    json!({
-        "at": instant(at),
-        "succeeded": figures.succeeded,
-        "failed": figures.failed,
-        "late_max_ms": figures.late_max_ms(),
     })
 }
 

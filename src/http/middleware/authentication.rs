@@ -15,11 +15,10 @@ use url::Url;
 use crate::app::App;
 use crate::domain::account::credentials::ApiKey;
 use crate::domain::account::plan::is_nearly_used_up;
-use crate::domain::account::rate_limit::{RateKey, client_address};
+use crate::domain::account::rate_limit::{RATE_WITHOUT_KEY, RateKey, client_address};
 use crate::domain::account::session::REQUESTS_PER_MINUTE;
 use crate::domain::account::user::{Caller, Credential};
 use crate::domain::api_error::{ErrorCode, Refusal};
-use crate::domain::row_keys::UserKey;
 use crate::error::Result;
 use crate::http::limits::Owner as MemoryOwner;
 use crate::http::message::Request;
@@ -111,9 +110,9 @@ impl BrowserGuard {
     }
 
     fn is_own_origin(&self, origin: &HeaderValue, source: &RequestSource<'_>) -> bool {
-        let Some(origin) = origin.to_str().ok().and_then(|text| Url::parse(text).ok()) else {
-            return false;
-        };
+        let is_of_web = |origin: &Url| matches!(origin.scheme(), "http" | "https");
+        let origin = origin.to_str().ok().and_then(|text| Url::parse(text).ok());
+        let Some(origin) = origin.filter(is_of_web) else { return false };
         let is_of = |url: &str| Url::parse(url).is_ok_and(|own| own.origin() == origin.origin());
         let mut hosts = [Some(source.host), source.forwarded_host].into_iter().flatten();
         hosts.any(|host| is_of(&format!("{}://{host}", origin.scheme())))
@@ -183,7 +182,7 @@ pub fn named_host<'a>(
         .inspect_err(|_| context.must_close = true)
         .and_then(|host| server.browser_guard.check_host(host).map(|()| host));
     checked.map_err(|refusal| {
-        context.count_for_address(server);
+        context.count(server, context.address_key(), Some(RATE_WITHOUT_KEY));
         refusal.into()
     })
 }
@@ -242,7 +241,8 @@ pub async fn find_key_owner(
     Ok(found.map(|owner| {
         let credential = Credential::ApiKey { key: owner.key, hash };
         let Owner { user_key, user_id, plan, is_operator, executions, .. } = owner;
-        caller(app, credential, user_key, user_id, plan, is_operator, executions)
+        let limits = app.config.plans.limits(&plan);
+        Caller { user_key, user_id, credential, plan, limits, is_operator, executions }
     }))
 }
 
@@ -256,19 +256,6 @@ pub async fn read_key_owner(app: &App, hash: [u8; 32], now: Timestamp) -> Result
         app.key_owners.keep(hash, owner.clone(), read_at);
     }
     Ok(found)
-}
-
-pub fn caller(
-    app: &App,
-    credential: Credential,
-    user_key: UserKey,
-    user_id: String,
-    plan: String,
-    is_operator: bool,
-    executions: i64,
-) -> Caller {
-    let limits = app.config.plans.limits(&plan);
-    Caller { user_key, user_id, credential, plan, limits, is_operator, executions }
 }
 
 /// Returns the token of `Authorization: Bearer TOKEN`. A missing, repeated or malformed header counts as none.
@@ -292,40 +279,28 @@ pub fn count_request(
     server: &ServerState,
     context: &mut RequestContext,
     found: Result<Option<Caller>>,
-) -> Result<Option<Caller>> {
-    match &found {
-        Ok(Some(caller)) if caller.credential.session_id().is_some() => {
-            context.count(server, RateKey::Sessions(caller.user_key), Some(REQUESTS_PER_MINUTE));
+) -> Result<()> {
+    let (key, limit) = match &found {
+        Ok(Some(Caller { user_key, credential: Credential::Session { .. }, .. })) => {
+            (RateKey::Sessions(*user_key), Some(REQUESTS_PER_MINUTE))
         }
-        Ok(Some(caller)) => {
-            context.count(
-                server,
-                RateKey::User(caller.user_key),
-                caller.limits.requests_per_minute,
-            );
-            context.can_lift_limit = caller.is_operator;
-        }
-        _ => context.count_for_address(server),
-    }
-    let caller = found?;
-    context.user_id = caller.as_ref().map(|caller| caller.user_id.clone());
-    if let Some(caller) = &caller {
+        Ok(Some(caller)) => (RateKey::User(caller.user_key), caller.limits.requests_per_minute),
+        _ => (context.address_key(), Some(RATE_WITHOUT_KEY)),
+    };
+    context.count(server, key, limit);
+    context.caller = found?;
+    if let Some(caller) = &context.caller {
         context.owner = MemoryOwner::Account(caller.user_key);
+        context.near_quota = is_nearly_used_up(caller.limits.executions, caller.executions);
     }
-    context.near_quota = caller
-        .as_ref()
-        .is_some_and(|caller| is_nearly_used_up(caller.limits.executions, caller.executions));
-    Ok(caller)
+    Ok(())
 }
 
 /// Returns whether this request itself created the execution that brought the user near the quota.
 ///
 /// Reads the usage only if one more execution can make the difference.
-pub async fn reached_near_quota(
-    server: &ServerState,
-    caller: &Caller,
-    context: &RequestContext,
-) -> bool {
+pub async fn reached_near_quota(server: &ServerState, context: &RequestContext) -> bool {
+    let Some(caller) = &context.caller else { return false };
     let (user_key, limit, now) = (caller.user_key, caller.limits.executions, context.now);
     if !is_nearly_used_up(limit, caller.executions + 1) {
         return false;

@@ -10,7 +10,7 @@ use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::domain::row_keys::UserKey;
 use crate::error::{Error, Result};
 use crate::http::middleware::authentication::{
-    RefusalResult, RequestSource, SEC_FETCH_SITE, caller, cross_site, read_key_owner,
+    RefusalResult, RequestSource, SEC_FETCH_SITE, cross_site, read_key_owner,
 };
 use crate::http::middleware::{RequestContext, ServerState};
 use crate::service::sessions;
@@ -126,7 +126,8 @@ pub async fn find_session_owner(
     }
     let credential = Credential::Session { id: owner.id.clone(), api_key: owner.api_key_key, hash };
     let SessionOwner { user_key, user_id, plan, is_operator, executions, .. } = owner;
-    Ok(Some(caller(app, credential, user_key, user_id, plan, is_operator, executions)))
+    let limits = app.config.plans.limits(&plan);
+    Ok(Some(Caller { user_key, user_id, credential, plan, limits, is_operator, executions }))
 }
 
 /// The valid sessions of the tokens in the cookies; only those of the account that the request names, if it names one.
