@@ -89,11 +89,7 @@ pub async fn show(request: Request) -> Result<Response> {
 
 /// The list of the pages for a browser, and the error of the API for a client that asks for JSON only.
 fn not_found(request: &Request, depth: usize) -> Result<Response> {
-    let accepted = request
-        .headers
-        .get(header::ACCEPT)
-        .and_then(|value| value.to_str().ok())
-        .unwrap_or_default();
+    let accepted = request.header("accept").unwrap_or_default();
     let wants_json = accepted.contains("json") && !accepted.contains("text/html");
     let Some(page) = NOT_FOUND.get(depth).filter(|_| !wants_json) else {
         let message = "The documentation has no such page; see /docs for the list";

@@ -108,7 +108,6 @@ pub async fn replay(request: Request) -> Result<Response> {
     let (targets, is_dry_run) = fields.finish_with(targets)?;
     let call = bulk_call(&request, "POST /v1/executions/replay")?;
     let narrower = "narrow since and until, and replay one part after the other";
-    let user_key = user_key;
     let select = |filter| {
         move |read: &ReadTx<'_>| {
             let ids = execution_list::select_for_replay(read, user_key, &filter, MAX_MATCHED + 1)?;

@@ -20,8 +20,8 @@ use crate::http::message::{Request, Response, enclosed, to_json};
 use crate::http::middleware::session::is_valid;
 use crate::service;
 use crate::service::executions::{ClaimedExecution, not_found};
+use crate::store::cues;
 use crate::store::executions::claims::{self, ClaimFilter, ClaimableExecution, ClaimableList};
-use crate::store::{ReadTx, cues};
 use tokio::time::{timeout, timeout_at};
 
 /// Time between two checks of the key of a long poll. A revoked key ends its long polls within 15 s (contract §7.1);
@@ -57,7 +57,9 @@ pub async fn claim(request: Request) -> Result<Response> {
     let mut fields = request.optional_fields()?;
     let body = ClaimRequest::read(&mut fields);
     fields.finish()?;
-    reserve_payload(&request, move |read| claims::payload_size(read, user_key, id)).await?;
+    // Before the claim: one whose response is lost blocks the execution until its lease expires.
+    let bytes = request.read_own(move |read, user_key| claims::payload_size(read, user_key, id));
+    request.reserve_response(bytes.await?)?;
     let worker = claimant(body.worker_id);
     let claimed = service::executions::claim(&request.app, user_key, id, worker).await?;
     claim_response(&request, claimed).await
@@ -70,26 +72,15 @@ pub async fn claim_next(request: Request) -> Result<Response> {
     fields.finish()?;
     let wanted = body.task.clone();
     // Usually the one that is claimed.
-    let size = move |read: &ReadTx<'_>| match claims::find_next(read, user_key, wanted.as_deref())?
-    {
-        Some(id) => claims::payload_size(read, user_key, id),
-        None => Ok(0),
-    };
-    reserve_payload(&request, size).await?;
+    let bytes = request.read_own(move |read, user_key| {
+        let next = claims::find_next(read, user_key, wanted.as_deref())?;
+        next.map_or(Ok(0), |id| claims::payload_size(read, user_key, id))
+    });
+    request.reserve_response(bytes.await?)?;
     let worker = claimant(body.worker_id);
     let claimed =
         service::executions::claim_next(&request.app, user_key, body.task, worker).await?;
     claim_response(&request, claimed).await
-}
-
-/// Reserves the memory for a payload before its execution is claimed: a claim whose response is lost blocks the
-/// execution until its lease expires.
-async fn reserve_payload<F>(request: &Request, size: F) -> Result<()>
-where
-    F: FnOnce(&ReadTx<'_>) -> Result<usize> + Send + 'static,
-{
-    let bytes = request.app.store.read_inline(size).await?;
-    request.reserve_response(bytes)
 }
 
 /// Waits until an execution is claimable, the server stops, or the caller's key is no longer valid. `None` means none.
