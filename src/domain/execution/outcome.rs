@@ -266,29 +266,32 @@ word_enum! {
 }
 
 impl VerificationMode {
+    /// The field of the evidence that this mode requires.
+    fn required(self) -> Option<&'static str> {
+        match self {
+            Self::None | Self::Manual => None,
+            Self::RequireExternalId => Some("external_id"),
+            Self::RequireResultUrl => Some(RESULT_URL),
+            Self::RequireArtifacts => Some(ARTIFACTS),
+        }
+    }
+
     /// Returns whether `evidence` is what this mode requires. False for modes that require none.
     pub fn is_satisfied_by(self, evidence: &Evidence) -> bool {
-        match self {
-            Self::None | Self::Manual => false,
-            Self::RequireExternalId => evidence.shows("external_id"),
-            Self::RequireResultUrl => evidence.shows_url("result_url"),
-            Self::RequireArtifacts => evidence.shows(ARTIFACTS),
-        }
+        self.required().is_some_and(|field| match field {
+            RESULT_URL => evidence.shows_url(field),
+            field => evidence.shows(field),
+        })
     }
 }
 
 /// The reason of `verification_failed` as a clause: the person's, or the evidence that the mode requires and lacks.
 pub fn failure_reason(mode: VerificationMode, verdict: Option<&Verdict>) -> String {
-    let missing = match (verdict, mode) {
-        (Some(Verdict { reason: Some(reason), .. }), _) => return reason.clone(),
-        (Some(_), _) | (None, VerificationMode::None | VerificationMode::Manual) => {
-            return "it was found to be wrong".to_owned();
-        }
-        (None, VerificationMode::RequireExternalId) => "external_id",
-        (None, VerificationMode::RequireResultUrl) => "result_url",
-        (None, VerificationMode::RequireArtifacts) => ARTIFACTS,
-    };
-    format!("its evidence has no {missing}")
+    match (verdict, mode.required()) {
+        (Some(Verdict { reason: Some(reason), .. }), _) => reason.clone(),
+        (None, Some(missing)) => format!("its evidence has no {missing}"),
+        _ => "it was found to be wrong".to_owned(),
+    }
 }
 
 word_enum! {
