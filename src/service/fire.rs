@@ -57,11 +57,11 @@ pub struct FireSummary {
 }
 
 impl FireSummary {
-    pub fn add(&mut self, other: Self) {
+    pub fn add(&mut self, other: &Self) {
         self.cues += other.cues;
         self.executions += other.executions;
-        for (user_key, caught_up) in other.caught_up {
-            self.add_caught_up(user_key, caught_up);
+        for (user_key, caught_up) in &other.caught_up {
+            self.add_caught_up(*user_key, *caught_up);
         }
     }
 

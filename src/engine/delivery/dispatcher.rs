@@ -12,7 +12,6 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::app::{App, CallLimiter};
-use crate::clock::MAX_WAIT;
 use crate::cores;
 use crate::domain::account::plan::CALL_INTERVAL;
 use crate::domain::notification::event::EventType;
@@ -23,7 +22,7 @@ use crate::engine::delivery::attempt::{FinishedAttempt, cause_label, deliver, lo
 use crate::engine::delivery::fair_share::{AttemptEnd, DestinationKey, FairShare};
 use crate::engine::delivery::threads::{DeliveryThreads, SMALL};
 use crate::engine::webhook_client::WebhookClient;
-use crate::engine::{EngineThread, pause_after};
+use crate::engine::{EngineThread, NextPass, run_if_due, run_passes};
 use crate::error::{Error, Result};
 use crate::locks::Mutex;
 use crate::panics;
@@ -37,9 +36,6 @@ use crate::store::executions::delivery_queue::{
 };
 use crate::store::fair_queue::{Grant, Rotation};
 use crate::store::{WakeSet, WriteTx};
-
-/// Time limit of a stop for running deliveries (contract §1.3).
-pub(in crate::engine) const DRAIN: Duration = Duration::from_secs(30);
 
 /// Waiting executions promoted in one transaction; as many as the cues that one transaction fires.
 const BATCH: u32 = 500;
@@ -340,36 +336,25 @@ impl DeliveryService {
     }
 
     fn run(&self, app: &App) {
-        while !self.stopping.load(Ordering::Acquire) {
-            self.run_pass(app, DispatcherMode::Running, MAX_WAIT);
-        }
-        // Sends claimed attempts, except those for a host that hangs.
-        let until = app.clock.monotonic() + DRAIN;
         let unfinished = || self.dispatcher.lock().unfinished();
-        while unfinished() > 0 && app.clock.monotonic() < until {
-            let left = until.saturating_sub(app.clock.monotonic());
-            self.run_pass(app, DispatcherMode::Draining, left);
-        }
+        run_passes(
+            app,
+            ("the dispatcher", "delivery paused for 1 s after an error"),
+            &app.notifiers.send,
+            &self.stopping,
+            unfinished,
+            |mode| {
+                // Held until the attempts are queued: those that the scheduler claims next are younger.
+                let mut dispatcher = self.dispatcher.lock();
+                let claimed = dispatcher.run_once(app, self.threads.take_finished(), mode)?;
+                let has_claimed = !claimed.is_empty();
+                self.threads.submit(claimed);
+                // There may be more to claim.
+                Ok(if has_claimed { NextPass::Again } else { NextPass::At(None) })
+            },
+        );
         if unfinished() > 0 {
             tracing::warn!(count = unfinished(), "deliveries cut off; the next start repeats them");
-        }
-    }
-
-    /// Runs one pass, with the attempts that have ended, then waits unless there may be more to claim.
-    fn run_pass(&self, app: &App, mode: DispatcherMode, at_most: Duration) {
-        let seen = app.notifiers.send.generation();
-        let pass = || {
-            // Held until the attempts are queued: those that the scheduler claims next are younger.
-            let mut dispatcher = self.dispatcher.lock();
-            let claimed = dispatcher.run_once(app, self.threads.take_finished(), mode)?;
-            let has_claimed = !claimed.is_empty();
-            self.threads.submit(claimed);
-            Ok(has_claimed)
-        };
-        match panics::catch("the dispatcher", pass) {
-            Ok(true) => {}
-            Ok(false) => app.clock.wait_at_most(&app.notifiers.send, seen, at_most),
-            Err(error) => pause_after(app, &error, "delivery paused for 1 s after an error"),
         }
     }
 }
@@ -378,13 +363,8 @@ impl DeliveryService {
 /// again.
 pub fn promote_batch(app: &App) -> Result<u64> {
     let now = app.clock.now();
-    if app.store.read_blocking(delivery_queue::next_due_at)?.is_none_or(|due| due > now) {
-        return Ok(0);
-    }
-    let promoted = app
-        .store
-        .write_with_priority(move |tx| delivery_queue::promote_due(tx, now, BATCH))
-        .wait()?;
+    let promote = move |tx: &WriteTx<'_>, _: &CueFirer| delivery_queue::promote_due(tx, now, BATCH);
+    let promoted = run_if_due(app, now, delivery_queue::next_due_at, promote)?;
     app.engine_stats.heartbeat(app.clock.monotonic());
     Ok(promoted)
 }

@@ -98,6 +98,14 @@ pub struct WebhookRequest {
     pub keeps_headers: bool,
 }
 
+impl WebhookRequest {
+    /// A POST within the client's time, of whose response the beginning is kept.
+    pub fn post(url: String, headers: Vec<(String, String)>, body: Option<Vec<u8>>) -> Self {
+        let (timeout, max_response, keeps_headers) = (None, MAX_KEPT_BODY, false);
+        Self { method: Method::Post, url, headers, body, timeout, max_response, keeps_headers }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WebhookResponse {
     pub http_status: u16,

@@ -12,10 +12,9 @@ use crate::domain::channel::{
     ALL_ALERTS, BUILT_IN_ALERT_WEBHOOK, BUILT_IN_EMAIL, Channel, ChannelType, EXECUTION_FAILED,
     Settings,
 };
-use crate::domain::notification::alert::{TestAttempt, TestStatus};
 use crate::domain::row_keys::UserKey;
 use crate::error::{Error, Result};
-use crate::http::api::alerts::first_attempt;
+use crate::http::api::alerts::run_test;
 use crate::http::list::{ListBody, Pagination};
 use crate::http::message::{Request, Response};
 use crate::service;
@@ -157,16 +156,8 @@ pub async fn delete(request: Request) -> Result<Response> {
 /// Sends a test message, and answers when the attempt has ended.
 pub async fn test(request: Request) -> Result<Response> {
     let id = request.param("channel_id").to_owned();
-    let test = PendingTest::begin(&request.app, request.caller()?.user_key)?;
-    test.send_to_channel(id).await?;
-    let attempt = first_attempt(&request, &test, MAX_TEST_WAIT).await;
-    let attempt = attempt.as_ref();
-    Ok(Response::ok(&json!({
-        "id": test.id,
-        "status": attempt.map_or(TestStatus::Waiting, TestAttempt::status).as_str(),
-        "http_status": attempt.and_then(|attempt| attempt.http_status),
-        "duration_ms": attempt.map(|attempt| attempt.duration.as_millis().max(0)),
-        "error_message": attempt.and_then(|attempt| attempt.error_message.as_deref()),
-        "response": attempt.and_then(|attempt| attempt.response.as_deref()),
-    })))
+    let send = |test: &PendingTest| test.send_to_channel(id);
+    let (mut body, attempt) = run_test(&request, MAX_TEST_WAIT, send).await?;
+    body["response"] = attempt.and_then(|attempt| attempt.response).into();
+    Ok(Response::ok(&body))
 }

@@ -342,8 +342,8 @@ fn verification_raises_alerts_and_the_newest_thousand_are_kept() {
         let now = fixture.app.clock.now();
         fixture.write(move |tx| {
             let execution = executions::find(tx, UserKey::new(1), id).unwrap().unwrap().execution;
-            let alert = NewAlert::VerificationFailed { reason: reason.to_owned() };
-            cued::service::notify::raise_alert(tx, execution.key, &alert, now).unwrap()
+            let alert = |cue_name: &str| NewAlert::verification_failed(cue_name, reason);
+            cued::service::notify::raise_alert(tx, execution.key, alert, now).unwrap()
         })
     };
     assert!(raise("external_id is missing"));
