@@ -47,8 +47,8 @@ const MAY_USE: [(&str, &[&str]); 23] = [
     (
         "engine",
         &[
-            "app", "clock", "cores", "domain", "error", "locks", "mail", "metrics", "panics",
-            "service", "store",
+            "api", "app", "clock", "cores", "domain", "error", "locks", "mail", "metrics",
+            "panics", "service", "store",
         ],
     ),
     (

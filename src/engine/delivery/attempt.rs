@@ -5,11 +5,13 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
+use crate::api::fields::JsonFields;
+use crate::api::work::read_report;
 use crate::domain::cue_fields::expired_message;
 use crate::domain::execution::attempt::{FailureCause, requested_pause};
-use crate::domain::execution::outcome::{MAX_RESPONSE_OUTCOME, Outcome, OutcomeReport};
+use crate::domain::execution::outcome::{MAX_RESPONSE_OUTCOME, Outcome};
 use crate::domain::execution::{AttemptResult, NextStep, RetryPolicy, after_attempt};
-use crate::domain::json::JsonText;
+use crate::domain::json::{self, JsonText};
 use crate::domain::webhook::callback::DEFAULT_TIMEOUT_SECONDS;
 use crate::domain::webhook::delivery::{
     AttemptRef, DeliverySpec, SignedRequest, kept_headers, signed_request,
@@ -189,10 +191,18 @@ fn end_if_expired(record: &mut AttemptRecord, claimed: &ClaimedDelivery) {
     }
 }
 
-/// The outcome that a response reports. Never panics: what a receiver sends must not end the thread.
+/// The outcome that a response reports (contract §6.10): its body has the fields of a report. `None` if it is too long, or
+/// would be refused as a report. Never panics: what a receiver sends must not end the thread.
 fn reported_outcome(attempt_ref: &AttemptRef, body: &[u8], now: Timestamp) -> Option<Outcome> {
-    let read = panics::catch("a response", || Ok(OutcomeReport::from_response(body, now)));
-    read.unwrap_or_else(|error| {
+    let read = || {
+        let body = json::read(body).ok()?;
+        let report = read_report(JsonFields::of_body(body.get()).ok()?).ok()?;
+        report.record(now).ok()
+    };
+    if body.len() > MAX_RESPONSE_OUTCOME {
+        return None;
+    }
+    panics::catch("a response", || Ok(read())).unwrap_or_else(|error| {
         tracing::error!(execution_id = %attempt_ref.id, %error, "response not read as an outcome");
         None
     })
