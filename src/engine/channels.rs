@@ -10,7 +10,7 @@ use crate::domain::channel::secrets::without_tokens;
 use crate::domain::channel::services::{ServiceAnswer, ServiceRequest, Verdict, redacted, service};
 use crate::domain::channel::{ChannelType, after_failure};
 use crate::domain::execution::NextStep;
-use crate::domain::notification::{NotificationKind, StoredMail};
+use crate::domain::notification::NotificationKind;
 use crate::domain::text::one_line;
 use crate::domain::webhook::signature::{SigningSecrets, signature_headers};
 use crate::engine::delivery::attempt::SendResult;
@@ -147,18 +147,7 @@ pub fn quiet_end(notification: &Notification, now: Timestamp) -> Option<Timestam
 }
 
 pub fn is_test(notification: &Notification) -> bool {
-    match notification.kind {
-        NotificationKind::Channel => {
-            Message::read(&notification.body).is_some_and(|message| message.is_test())
-        }
-        NotificationKind::Mail => {
-            matches!(
-                StoredMail::read(&notification.body),
-                Some(StoredMail::Channel { is_test: true, .. })
-            )
-        }
-        NotificationKind::Failure | NotificationKind::Alert(_) => false,
-    }
+    Message::read(&notification.body).is_some_and(|message| message.is_test())
 }
 
 /// A text of a service, which may repeat the request, without the secrets of the channel.

@@ -15,9 +15,10 @@ use jiff::Timestamp;
 
 use crate::app::{App, Notifiers};
 use crate::domain::execution::NextStep;
+use crate::domain::mails::StoredMail;
 use crate::domain::notification::alert::TestAttempt;
 use crate::domain::notification::{
-    NotificationKind, StoredMail, after_mail, after_post, is_expired, signed_post,
+    NotificationKind, after_mail, after_post, is_expired, signed_post,
 };
 use crate::domain::row_keys::UserKey;
 use crate::domain::webhook::callback::authority_of;
@@ -164,12 +165,8 @@ impl NotificationDispatcher {
         Ok(found)
     }
 
-    /// Returns whether no notification is being sent or waits to be recorded.
-    pub fn is_clear(&self) -> bool {
-        self.unfinished() == 0
-    }
-
-    fn unfinished(&self) -> usize {
+    /// Notifications that are being sent or wait to be recorded.
+    pub fn unfinished(&self) -> usize {
         self.in_flight.len().saturating_sub(self.skipped)
     }
 

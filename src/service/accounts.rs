@@ -10,7 +10,7 @@ use crate::domain::account::user::{
     ACCOUNT_DISABLED, Caller, Credential, FIRST_KEY, RegistrationPolicy, SECRET_OVERLAP, User,
 };
 use crate::domain::api_error::{ErrorCode, Refusal};
-use crate::domain::notification::Credential as ReplacedCredential;
+use crate::domain::mails::Credential as ReplacedCredential;
 use crate::domain::row_keys::UserKey;
 use crate::domain::time::saturating_add;
 use crate::error::{Error, Result};

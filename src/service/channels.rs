@@ -292,25 +292,6 @@ pub(super) fn announce_alert(
     announce(tx, user_key, message, tags.unwrap_or_default(), at)
 }
 
-/// The alert says more now, and waits until `at`.
-pub(super) fn postpone_alert(
-    tx: &WriteTx<'_>,
-    user_key: UserKey,
-    alert: &Alert,
-    at: Timestamp,
-) -> Result<()> {
-    channels::update_notice(tx, user_key, &message::alert(alert, None), at)
-}
-
-pub(super) fn release_alert(
-    tx: &WriteTx<'_>,
-    user_key: UserKey,
-    alert: &Alert,
-    now: Timestamp,
-) -> Result<()> {
-    channels::release_notice(tx, user_key, &alert.id, now)
-}
-
 /// Adds the message if a channel takes its event.
 fn announce(
     tx: &WriteTx<'_>,
@@ -457,19 +438,18 @@ fn enqueue(
     };
     message.id = id.clone();
     let (user_key, channel_key) = (channel.user_key, Some(channel.key));
-    let new = match service(channel.fields.channel_type).request {
+    let (kind, url) = match service(channel.fields.channel_type).request {
         None => {
             mails::count(tx, user_key, now)?;
-            NewNotification { channel_key, ..mails::new_mail(id, user_key, &message.mail()) }
+            (NotificationKind::Mail, None)
         }
+        // For its host: the request is made again when it is sent.
         Some(request) => {
-            // For its host: the request is made again when it is sent.
-            let url = Some(request(&channel.fields.settings, &message).url);
-            let (kind, body) = (NotificationKind::Channel, message.body());
-            NewNotification { id, user_key, kind, url, body, channel_key }
+            (NotificationKind::Channel, Some(request(&channel.fields.settings, &message).url))
         }
     };
-    outbox::insert(tx, &new, now, None)
+    let body = message.body();
+    outbox::insert(tx, &NewNotification { id, user_key, kind, url, body, channel_key }, now, None)
 }
 
 /// Puts a test message into the outbox, which is sent at once. Errors: `channel_not_found`.

@@ -335,25 +335,15 @@ pub fn record_attempt(tx: &WriteTx<'_>, attempt: &AttemptRecord, firer: &CueFire
         tx.wake(WakeSet { schedule, ..WakeSet::default() });
     }
     on_execution_finished(tx, &finished, firer)?;
-    if let Some(outcome) = &attempt.outcome {
-        take_outcome(tx, attempt_ref, outcome, firer)?;
-    }
-    Ok(true)
-}
-
-/// Records the outcome that a response reports, unless one was reported during the delivery.
-fn take_outcome(
-    tx: &WriteTx<'_>,
-    attempt_ref: &AttemptRef,
-    outcome: &Outcome,
-    firer: &CueFirer,
-) -> Result<()> {
-    let details = executions::find(tx, attempt_ref.user_key, attempt_ref.id)?;
-    if let Some(details) = details.filter(|details| details.outcome.is_none()) {
+    // The outcome that the response reports, unless one was reported during the delivery.
+    if let Some(outcome) = &attempt.outcome
+        && let Some(details) = executions::find(tx, attempt_ref.user_key, attempt_ref.id)?
+        && details.outcome.is_none()
+    {
         let outcome = Outcome { recorded_at: firer.now(), ..outcome.clone() };
         record_outcome(tx, &details, outcome, ReportedBy::Response, firer)?;
     }
-    Ok(())
+    Ok(true)
 }
 
 /// Fires as many runs as one write may fire. Call it while the old plan still applies.

@@ -36,17 +36,12 @@ pub struct CueFirer {
     ids: Arc<ExecutionIdSource>,
     plans: Plans,
     retention: Retention,
-    clock: SchedulerClock,
-    now: Timestamp,
-}
-
-#[derive(Debug, Clone, Copy)]
-pub struct SchedulerClock {
-    pub outage: Option<Outage>,
+    outage: Option<Outage>,
     /// The latest time at which the scheduler ran. Nothing fires by schedule before it (contract §4.12).
-    pub last_seen: Timestamp,
+    last_seen: Timestamp,
     /// True if the clock is a test clock. Moving a test clock is deliberate, so the skipped time is not an outage.
-    pub is_test: bool,
+    is_test: bool,
+    now: Timestamp,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -73,26 +68,23 @@ impl FireSummary {
 
 impl CueFirer {
     pub fn new(app: &App, now: Timestamp) -> Self {
-        let clock = SchedulerClock {
+        Self {
+            ids: Arc::clone(&app.ids),
+            plans: app.config.plans.clone(),
+            retention: app.config.retention,
             outage: app.outage(),
             last_seen: app.engine_stats.last_seen(),
             is_test: app.clock.is_test(),
-        };
-        Self::with_clock(app, clock, now)
-    }
-
-    pub fn with_clock(app: &App, clock: SchedulerClock, now: Timestamp) -> Self {
-        let (ids, plans) = (Arc::clone(&app.ids), app.config.plans.clone());
-        Self { ids, plans, retention: app.config.retention, clock, now }
+            now,
+        }
     }
 
     /// A firer for a command that changes the file beside the server. Errors: the file cannot be read.
     pub fn for_command(read: &ReadTx<'_>, plans: &Plans, now: Timestamp) -> Result<Self> {
         // A run that is late by over a minute is fired like one after an outage, so no recorded outage is needed.
         let last_seen = meta::last_seen(read)?.unwrap_or(Timestamp::MIN);
-        let clock = SchedulerClock { outage: None, last_seen, is_test: false };
         let (ids, plans, retention) = (Arc::default(), plans.clone(), Retention::default());
-        Ok(Self { ids, plans, retention, clock, now })
+        Ok(Self { ids, plans, retention, outage: None, last_seen, is_test: false, now })
     }
 
     pub fn now(&self) -> Timestamp {
@@ -179,9 +171,9 @@ impl CueFirer {
     /// Call it before a change replaces `next_run`. Returns the number of runs; a gap of missed runs counts as one. A
     /// cue that cannot be fired now, and runs above `MAX_OVERDUE_RUNS`, stay: the caller records them as missed.
     pub fn fire_overdue(&self, tx: &WriteTx<'_>, cue: &Cue) -> Result<usize> {
-        let (now, clock) = (self.now, &self.clock);
+        let now = self.now;
         if cue.next_run.is_none_or(|next_run| next_run > now)
-            || now < clock.last_seen
+            || now < self.last_seen
             || meta::is_held(tx)?
         {
             return Ok(0);
@@ -191,11 +183,8 @@ impl CueFirer {
         };
         let mut runs = 0;
         while let Some(due) = due_cues::find(tx, cue.key, now)? {
-            let outage = if clock.is_test {
-                clock.outage
-            } else {
-                outage_at(clock.outage, due.next_run, now)
-            };
+            let outage =
+                if self.is_test { self.outage } else { outage_at(self.outage, due.next_run, now) };
             let Ok(mut fire_plan) = plan(&due, outage) else { break };
             if runs + fire_plan.runs.len() > MAX_OVERDUE_RUNS {
                 break;

@@ -5,10 +5,11 @@ use jiff::Timestamp;
 use crate::domain::api_error::ErrorCode;
 use crate::domain::channel::FAILURE_MAILS;
 use crate::domain::channel::message::Message;
-use crate::domain::notification::{
-    Credential, FailureReport, MAX_MAILS, MAX_WITH_REPLACEMENTS, NotificationKind, RATE_WINDOW,
-    StoredMail, notification_id, suppressed_until, truncated,
+use crate::domain::mails::{
+    Credential, FailureReport, MAX_MAILS, MAX_WITH_REPLACEMENTS, RATE_WINDOW, StoredMail,
+    suppressed_until, truncated,
 };
+use crate::domain::notification::{NotificationKind, notification_id};
 use crate::domain::row_keys::UserKey;
 use crate::domain::time::{instant, saturating_sub};
 use crate::error::{Error, Result};
@@ -99,7 +100,7 @@ pub(super) fn mail_test(
         return Err(Error::refused(ErrorCode::InvalidState, message));
     }
     refuse_above_limit(tx, user_key, now)?;
-    let mail = Message::test(&id, "Failure mails", now).mail();
+    let mail = StoredMail::Channel(Box::new(Message::test(&id, "Failure mails", now)));
     count(tx, user_key, now)?;
     outbox::insert(tx, &new_mail(id, user_key, &mail), now, None)
 }
@@ -139,7 +140,7 @@ fn count_as(tx: &WriteTx<'_>, user_key: UserKey, suppressed: u32, now: Timestamp
     outbox::insert_mail(tx, user_key, now, suppressed)
 }
 
-pub(super) fn new_mail(id: String, user_key: UserKey, mail: &StoredMail) -> NewNotification {
+fn new_mail(id: String, user_key: UserKey, mail: &StoredMail) -> NewNotification {
     let (kind, url, body, channel_key) = (NotificationKind::Mail, None, mail.body(), None);
     NewNotification { id, user_key, kind, url, body, channel_key }
 }

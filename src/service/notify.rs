@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use crate::app::App;
 use crate::domain::api_error::ErrorCode;
+use crate::domain::channel::message;
 use crate::domain::channel::{ALERT_WEBHOOK, BUILT_IN_ALERT_WEBHOOK, BUILT_IN_EMAIL};
 use crate::domain::json::JsonText;
 use crate::domain::notification::alert::{
@@ -24,7 +25,7 @@ use crate::error::{Error, Result};
 use crate::service::{channels, events, mails};
 use crate::store::accounts::users;
 use crate::store::alerts::{self, AlertSubject};
-use crate::store::channels::{record_told, told_at};
+use crate::store::channels::{record_told, release_notice, told_at, update_notice};
 use crate::store::db::meta;
 use crate::store::outbox::{self, FailedExecution, NewNotification, Streak};
 use crate::store::{Pending, WriteTx};
@@ -194,7 +195,7 @@ pub(super) fn add_caught_up(
         };
         let alert = NewAlert::catch_up(caught_up).of_account(known.id, outage.until);
         alerts::update_catch_up(tx, user_key, &alert)?;
-        channels::postpone_alert(tx, user_key, &alert, due_at)?;
+        update_notice(tx, user_key, &message::alert(&alert, None), due_at)?;
         let body = alert_body(&alert.json());
         return outbox::postpone_unsent(tx, user_key, CATCH_UP, &alert.id, &body, due_at);
     }
@@ -211,7 +212,7 @@ pub fn post_catch_up(
     now: Timestamp,
 ) -> Result<()> {
     let Some(alert) = alerts::find_catch_up(tx, user_key, outage.until)? else { return Ok(()) };
-    channels::release_alert(tx, user_key, &alert, now)?;
+    release_notice(tx, user_key, &alert.id, now)?;
     outbox::release_unsent(tx, user_key, CATCH_UP, &alert.id)
 }
 

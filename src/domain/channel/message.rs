@@ -10,7 +10,6 @@ use crate::domain::channel::{CUE_PAUSED, CUE_RECOVERED, EXECUTION_FAILED, alert_
 use crate::domain::cue::tags::Tags;
 use crate::domain::execution::attempt::FailureCause;
 use crate::domain::json::JsonText;
-use crate::domain::notification::StoredMail;
 use crate::domain::notification::alert::{Alert, Severity};
 use crate::domain::schedule::{Zone, clock_time};
 use crate::domain::text::one_line;
@@ -99,17 +98,6 @@ impl Message {
 
     pub fn body(&self) -> String {
         JsonText::from(&json!(self)).into_string()
-    }
-
-    pub fn mail(&self) -> StoredMail {
-        let Self { title, text, link, .. } = self;
-        let is_test = self.is_test();
-        StoredMail::Channel {
-            title: title.clone(),
-            text: text.clone(),
-            link: link.clone(),
-            is_test,
-        }
     }
 
     pub fn is_test(&self) -> bool {

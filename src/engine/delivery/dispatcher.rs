@@ -65,6 +65,8 @@ struct Claims {
     rotation: Rotation,
     /// Granted in the write that runs.
     uncommitted: Vec<DestinationKey>,
+    /// The next turn of the flows that the last claim has met.
+    next_turn: Option<Timestamp>,
 }
 
 impl Claims {
@@ -76,7 +78,7 @@ impl Claims {
         now: Timestamp,
         calls: Option<&CallLimiter>,
     ) -> Result<Vec<ClaimedDelivery>> {
-        let Self { share, rotation, uncommitted } = self;
+        let Self { share, rotation, uncommitted, next_turn } = self;
         let (mut held_up, mut turns) = (BTreeMap::new(), FlowTurns::new(now));
         let claimed = delivery_queue::claim_batch(tx, now, rotation, |user_key, destination| {
             if let Some(seconds) = calls.and_then(|calls| calls.lock().refused_for(user_key, now)) {
@@ -100,6 +102,7 @@ impl Claims {
             Ok(grant)
         })?;
         turns.save(tx, &claimed)?;
+        *next_turn = turns.next;
         for (user_key, seconds) in held_up {
             let free_at = saturating_add(now, SignedDuration::from_secs(i64::from(seconds)));
             delivery_queue::hold_up(tx, user_key, free_at, CALL_INTERVAL, now)?;
@@ -156,7 +159,7 @@ impl FlowTurns {
         }
     }
 
-    /// Keeps the starts of the latest attempts, and wakes the scheduler for those that wait for one.
+    /// Keeps the starts of the latest attempts.
     fn save(&self, tx: &WriteTx<'_>, claimed: &[ClaimedDelivery]) -> Result<()> {
         let in_flows = claimed.iter().filter(|it| is_flow(it.attempt_ref.destination));
         let newest: HashMap<DestinationKey, CueKey> =
@@ -166,7 +169,6 @@ impl FlowTurns {
                 flows::set_last(tx, *cue_key, last_at)?;
             }
         }
-        tx.wake(WakeSet { schedule: self.next, ..WakeSet::default() });
         Ok(())
     }
 }
@@ -175,7 +177,7 @@ impl Dispatcher {
     pub fn new(threads: usize) -> Self {
         let (share, rotation) =
             (FairShare::new(threads, threads.max(1) * AHEAD), Rotation::default());
-        let claims = Claims { share, rotation, uncommitted: Vec::new() };
+        let claims = Claims { share, rotation, uncommitted: Vec::new(), next_turn: None };
         Self { claims: Arc::new(Mutex::new(claims)), unrecorded: Vec::new() }
     }
 
@@ -211,9 +213,14 @@ impl Dispatcher {
         claimed
     }
 
+    fn next_turn(&self) -> Option<Timestamp> {
+        self.claims.lock().next_turn
+    }
+
     /// Frees the shares of ended attempts. Returns whether no other one may be claimed.
     fn release(&mut self, app: &App, finished: Vec<FinishedAttempt>) -> bool {
         let mut claims = self.claims.lock();
+        claims.next_turn = None;
         for ended in finished {
             let labels = [ended.record.next.status().as_str(), cause_label(ended.record.cause)];
             app.engine_stats.attempts.with(labels).add(1);
@@ -332,6 +339,10 @@ impl DeliveryService {
         };
         let (done, claimed) = dispatcher.write(app, true, first)?;
         self.threads.submit(claimed);
+        if dispatcher.next_turn().is_some() {
+            // The dispatcher waits for it.
+            app.notifiers.send.notify();
+        }
         Ok(done)
     }
 
@@ -350,7 +361,7 @@ impl DeliveryService {
                 let has_claimed = !claimed.is_empty();
                 self.threads.submit(claimed);
                 // There may be more to claim.
-                Ok(if has_claimed { NextPass::Again } else { NextPass::At(None) })
+                Ok(if has_claimed { NextPass::Again } else { NextPass::At(dispatcher.next_turn()) })
             },
         );
         if unfinished() > 0 {

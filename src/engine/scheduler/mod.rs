@@ -30,7 +30,7 @@ use crate::metrics::engine::SchedulerPass;
 use crate::service::fire::{CueFirer, FireSummary};
 use crate::service::{deadlines, notify, time_zones};
 use crate::store::WriteTx;
-use crate::store::cues::{due_cues, flows};
+use crate::store::cues::due_cues;
 use crate::store::db::meta;
 
 /// Cues fired and executions created in one transaction (contract §4.12). Measured: 500 keep the writer busy for 14 ms
@@ -61,7 +61,6 @@ pub(in crate::engine) fn start(
         cleanup: Cleanup::default(),
         server_watch: ServerWatch::default(),
         clock_alert: ClockAlert::default(),
-        turn_watch: TurnWatch::default(),
         zone_watch: ZoneWatch::default(),
     };
     let app = Arc::clone(app);
@@ -76,7 +75,6 @@ struct Tasks {
     cleanup: Cleanup,
     server_watch: ServerWatch,
     clock_alert: ClockAlert,
-    turn_watch: TurnWatch,
     zone_watch: ZoneWatch,
 }
 
@@ -109,8 +107,7 @@ fn run_once(
     deliveries: &DeliveryService,
     stop: &AtomicBool,
 ) -> Result<NextPass> {
-    let Tasks { scheduler, sweeper, cleanup, server_watch, clock_alert, turn_watch, zone_watch } =
-        tasks;
+    let Tasks { scheduler, sweeper, cleanup, server_watch, clock_alert, zone_watch } = tasks;
     let is_held = app.store.read_blocking(meta::is_held)?;
     server_watch.look(app, is_held);
     if is_held {
@@ -137,34 +134,8 @@ fn run_once(
     let NextPass::At(sweep) = sweeper.run_once(app)? else { return Ok(NextPass::Again) };
     let (seen, checks_from) = (scheduler.last_seen, workers_return_by(app.outage()));
     let due = app.store.read_blocking(|read| deadlines::next(read, seen, checks_from))?;
-    let (turn, expiry) = (turn_watch.next(app, now)?, reaper::next_expiry(&app.store, now)?);
-    Ok(NextPass::At([due, turn, expiry, sweep].into_iter().flatten().min()))
-}
-
-/// The turns of flows: executions that have waited for one are sent at its instant.
-#[derive(Debug, Default)]
-struct TurnWatch {
-    /// The dispatcher knows of all turns up to here.
-    known_until: Timestamp,
-}
-
-impl TurnWatch {
-    /// Wakes the dispatcher if a turn has come since the last call. Returns the next one.
-    fn next(&mut self, app: &App, now: Timestamp) -> Result<Option<Timestamp>> {
-        if self.known_until > now {
-            // The clock was set back: the dispatcher forgets the starts that are later than now.
-            self.known_until = Timestamp::default();
-            app.notifiers.send.notify();
-        }
-        let known_until = self.known_until;
-        let turn = app.store.read_blocking(move |read| flows::next_turn(read, known_until, now))?;
-        if turn.is_none_or(|turn| turn > now) {
-            return Ok(turn);
-        }
-        self.known_until = now;
-        app.notifiers.send.notify();
-        app.store.read_blocking(move |read| flows::next_turn(read, now, now))
-    }
+    let expiry = reaper::next_expiry(&app.store, now)?;
+    Ok(NextPass::At([due, expiry, sweep].into_iter().flatten().min()))
 }
 
 #[derive(Debug, Default)]
@@ -368,8 +339,13 @@ impl Scheduler {
                 (self.wall, self.monotonic) = (now, monotonic);
                 break;
             }
-            let turns = self.turns.drain(..self.turns.len().min(BATCH)).collect();
-            let batch = fire_batch(app, deliveries, now, self.outage, turns)?;
+            let turns: Vec<CueKey> = self.turns.drain(..self.turns.len().min(BATCH)).collect();
+            let (firer, outage) = (CueFirer::new(app, now), self.outage);
+            let fire = move |tx: &WriteTx<'_>| firer.fire_due(tx, outage, &turns, BATCH);
+            let batch = match deliveries {
+                Some(deliveries) => deliveries.write(app, fire)?,
+                None => app.store.write_with_priority(fire).wait()?,
+            };
             (self.wall, self.monotonic) = (now, monotonic);
             // Counted per batch: an error may end the pass before the next one.
             app.engine_stats.fired.add(batch.executions as u64);
@@ -489,21 +465,6 @@ impl Scheduler {
                 "the wall clock moved back; no cue fires by schedule until it has caught up, or until `cued clock accept`"
             );
         }
-    }
-}
-
-fn fire_batch(
-    app: &App,
-    deliveries: Option<&DeliveryService>,
-    now: Timestamp,
-    outage: Outage,
-    turns: Vec<CueKey>,
-) -> Result<FireSummary> {
-    let firer = CueFirer::new(app, now);
-    let fire = move |tx: &WriteTx<'_>| firer.fire_due(tx, outage, &turns, BATCH);
-    match deliveries {
-        Some(deliveries) => deliveries.write(app, fire),
-        None => app.store.write_with_priority(fire).wait(),
     }
 }
 
