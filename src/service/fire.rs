@@ -91,6 +91,10 @@ impl CueFirer {
         self.now
     }
 
+    pub(super) fn next_id(&self) -> Result<ExecutionId> {
+        self.ids.next(self.now)
+    }
+
     pub fn plans(&self) -> &Plans {
         &self.plans
     }
@@ -236,7 +240,23 @@ impl CueFirer {
                 events::cue_of(tx, EventType::CueCompleted, cue.key, self.now)?;
             }
         }
-        queue_retention_if_due(tx, &self.retention, cue.key, cue.run_count, fire_plan.runs.len())
+        self.queue_retention_if_due(tx, cue.key, cue.run_count, fire_plan.runs.len())
+    }
+
+    /// After `runs` more runs than the `before` it had. [`Retention`] decides how often.
+    pub(super) fn queue_retention_if_due(
+        &self,
+        tx: &WriteTx<'_>,
+        cue_key: CueKey,
+        before: i64,
+        runs: usize,
+    ) -> Result<()> {
+        let after = before.saturating_add(i64::try_from(runs).unwrap_or(i64::MAX));
+        if self.retention.is_sweep_due(cue_key, before, after) {
+            cues::queue_for_retention(tx, cue_key)
+        } else {
+            Ok(())
+        }
     }
 
     /// Oldest first over all cues, because a destination gets them in the order of their creation.
@@ -273,7 +293,7 @@ impl CueFirer {
         let is_buffered = overlap::must_wait(tx, cue, self.now)?;
         let new = NewExecution {
             is_buffered,
-            ..new_execution(cue, run, self.ids.next(self.now)?, is_catch_up, self.now)
+            ..new_execution(cue, run, self.next_id()?, is_catch_up, self.now)
         };
         if quota.try_use(self.now) {
             if !is_buffered {
@@ -307,22 +327,6 @@ pub fn enqueue(tx: &WriteTx<'_>, new: &NewExecution) -> Result<()> {
         ..WakeSet::default()
     });
     Ok(())
-}
-
-/// After `runs` more runs than the `before` it had. [`Retention`] decides how often.
-pub fn queue_retention_if_due(
-    tx: &WriteTx<'_>,
-    retention: &Retention,
-    cue_key: CueKey,
-    before: i64,
-    runs: usize,
-) -> Result<()> {
-    let after = before.saturating_add(i64::try_from(runs).unwrap_or(i64::MAX));
-    if retention.is_sweep_due(cue_key, before, after) {
-        cues::queue_for_retention(tx, cue_key)
-    } else {
-        Ok(())
-    }
 }
 
 /// Like [`plan`], but returns a panic as an error. A panic would abort the whole batch, again in every pass.

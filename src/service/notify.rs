@@ -298,7 +298,7 @@ fn post_alert(
 }
 
 /// In no list and no event. Refused with `invalid_state` without a URL, and if many alerts wait to be sent there.
-pub fn enqueue_test(tx: &WriteTx<'_>, user_key: UserKey, id: String, now: Timestamp) -> Result<()> {
+fn enqueue_test(tx: &WriteTx<'_>, user_key: UserKey, id: String, now: Timestamp) -> Result<()> {
     let Some(url) = alerts::alert_url(tx, user_key)? else {
         let message =
             "The account has no alert webhook to test: set the account's alert_webhook_url";
@@ -341,30 +341,20 @@ impl PendingTest {
         Ok(Self { id, app: Arc::clone(app), user_key })
     }
 
-    pub fn send_alert(&self) -> Pending<()> {
-        self.send(enqueue_test)
-    }
-
-    /// Errors: `channel_not_found`, and those of [`Self::send_alert`] for the built-in channels.
-    pub fn send_to_channel(&self, channel_id: String) -> Pending<()> {
-        let base = self.app.config.has_public_url.then(|| self.app.config.public_url.clone());
-        self.send(move |tx, user_key, id, now| match channel_id.as_str() {
-            BUILT_IN_EMAIL => mails::mail_test(tx, user_key, id, now),
-            BUILT_IN_ALERT_WEBHOOK => enqueue_test(tx, user_key, id, now),
-            channel_id => {
-                channels::enqueue_test(tx, user_key, channel_id, &id, base.as_deref(), now)
-            }
-        })
-    }
-
-    fn send(
-        &self,
-        enqueue: impl FnOnce(&WriteTx<'_>, UserKey, String, Timestamp) -> Result<()> + Send + 'static,
-    ) -> Pending<()> {
+    /// Sends it to a channel, which may be a built-in one.
+    /// Errors: `channel_not_found`, `held`, and those of the built-in channels.
+    pub fn send(&self, channel_id: String) -> Pending<()> {
         let (id, user_key, now) = (self.id.clone(), self.user_key, self.app.clock.now());
+        let base = self.app.config.has_public_url.then(|| self.app.config.public_url.clone());
         self.app.store.write_for(user_key, move |tx| {
             meta::refuse_if_held(tx, "sends nothing")?;
-            enqueue(tx, user_key, id, now)
+            match channel_id.as_str() {
+                BUILT_IN_EMAIL => mails::mail_test(tx, user_key, id, now),
+                BUILT_IN_ALERT_WEBHOOK => enqueue_test(tx, user_key, id, now),
+                channel_id => {
+                    channels::enqueue_test(tx, user_key, channel_id, &id, base.as_deref(), now)
+                }
+            }
         })
     }
 }

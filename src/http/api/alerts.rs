@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
+use crate::domain::channel::BUILT_IN_ALERT_WEBHOOK;
 use crate::domain::execution::NextStep;
 use crate::domain::notification::alert::{Alert, AlertType, TestAttempt, TestStatus};
 use crate::domain::time::instant;
@@ -13,8 +14,8 @@ use crate::error::Result;
 use crate::http::list::{ListBody, Pagination};
 use crate::http::message::{Request, Response};
 use crate::service::notify::PendingTest;
+use crate::store::ReadTx;
 use crate::store::alerts::{self, AlertFilter};
-use crate::store::{Pending, ReadTx};
 
 /// Longest wait for a test delivery: below the 30 s after which clients give up.
 const MAX_TEST_WAIT: Duration = Duration::from_secs(25);
@@ -38,7 +39,8 @@ pub async fn list(request: Request) -> Result<Response> {
 
 /// `POST /v1/alerts/test`: sends a test alert, and answers when the first attempt has ended.
 pub async fn test(request: Request) -> Result<Response> {
-    let (mut body, attempt) = run_test(&request, MAX_TEST_WAIT, PendingTest::send_alert).await?;
+    let channel_id = BUILT_IN_ALERT_WEBHOOK.to_owned();
+    let (mut body, attempt) = run_test(&request, MAX_TEST_WAIT, channel_id).await?;
     body["next_retry"] = match attempt.map(|attempt| attempt.next) {
         Some(NextStep::RetryAt(due)) => instant(due).into(),
         _ => Value::Null,
@@ -46,18 +48,18 @@ pub async fn test(request: Request) -> Result<Response> {
     Ok(Response::ok(&body))
 }
 
-/// Sends a test with `send`, and waits until the first attempt has ended, the time is over or the server stops. Returns
+/// Sends a test to a channel, and waits until the first attempt has ended, the time is over or the server stops. Returns
 /// the fields that all tests have, and the attempt, if it has ended.
 pub async fn run_test(
     request: &Request,
     limit: Duration,
-    send: impl FnOnce(&PendingTest) -> Pending<()>,
+    channel_id: String,
 ) -> Result<(Value, Option<TestAttempt>)> {
     let (end, ended) = oneshot::channel();
     // Nobody waits for it if the client has gone away.
     let on_attempt = Box::new(move |attempt| drop(end.send(attempt)));
     let test = PendingTest::begin(&request.app, request.caller()?.user_key, on_attempt)?;
-    send(&test).await?;
+    test.send(channel_id).await?;
     let mut stopping = request.stopping.clone();
     let attempt = tokio::select! {
         ended = timeout(limit, ended) => ended.ok().and_then(std::result::Result::ok),
