@@ -29,11 +29,11 @@ pub enum Grant {
 pub struct AccountRows {
     pub user_key: UserKey,
     /// From 0, which comes first.
-    pub priority: u8,
+    pub priority: u32,
 }
 
 pub trait FairQueue {
-    const PRIORITIES: u8;
+    const PRIORITIES: u32;
 
     fn next_user(&self, from: UserKey) -> Result<Option<UserKey>>;
 
@@ -98,7 +98,7 @@ pub fn take(
 
 struct Account {
     user_key: UserKey,
-    priority: u8,
+    priority: u32,
     start: i64,
     untried: Cycle,
     tried: usize,
@@ -223,12 +223,12 @@ mod tests {
 
     #[derive(Default)]
     struct Rows {
-        rows: BTreeSet<(UserKey, u8, i64, i64)>,
+        rows: BTreeSet<(UserKey, u32, i64, i64)>,
         seeks: Cell<usize>,
     }
 
     impl FairQueue for Rows {
-        const PRIORITIES: u8 = 2;
+        const PRIORITIES: u32 = 2;
 
         fn next_user(&self, from: UserKey) -> Result<Option<UserKey>> {
             Ok(self.rows.range((from, 0, i64::MIN, 0)..).next().map(|row| row.0))
@@ -259,7 +259,7 @@ mod tests {
         }
     }
 
-    fn queue(rows: impl IntoIterator<Item = (i64, u8, i64, i64)>) -> Rows {
+    fn queue(rows: impl IntoIterator<Item = (i64, u32, i64, i64)>) -> Rows {
         let rows = rows.into_iter().map(|(user, at, to, key)| (UserKey::new(user), at, to, key));
         Rows { rows: rows.collect(), seeks: Cell::default() }
     }

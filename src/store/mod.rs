@@ -21,10 +21,12 @@ pub mod executions;
 pub mod fair_queue;
 pub mod maintenance;
 pub mod outbox;
+mod scan;
 pub mod stats;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 pub use crate::store::db::open::OpenError;
 pub use crate::store::db::transactions::{Pending, ReadFn, ReadTx, WakeSet, WriteTx};
@@ -139,12 +141,12 @@ impl Store {
     }
 
     pub fn is_writable(&self) -> bool {
-        self.writer.is_writable()
+        !self.writer.state.is_failing.load(Ordering::Relaxed)
     }
 
-    /// The number of commits of this process: while it stays the same, its rows have not changed.
+    /// The number of commits of this process: while it stays the same, rows are unchanged, except by other processes.
     pub fn commits(&self) -> u64 {
-        self.writer.commits()
+        self.writer.state.commits.load(Ordering::Acquire)
     }
 
     pub fn is_corrupt(&self) -> bool {
@@ -166,11 +168,11 @@ impl Store {
     pub fn writer_responds(&self) -> bool {
         // An error of the disk is a response too.
         drop(self.write_with_priority(|_| Ok(())).wait());
-        self.writer.is_alive()
+        self.writer.thread.as_ref().is_some_and(|thread| !thread.is_finished())
     }
 
     pub fn write_stats(&self) -> &WriteStats {
-        self.writer.write_stats()
+        &self.writer.state.write_stats
     }
 
     pub fn read<T: Send + 'static>(&self, job: impl ReadFn<T>) -> Pending<T> {

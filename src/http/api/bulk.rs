@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::api::cue::read_tags;
 use crate::api::fields::JsonFields;
 use crate::domain::api_error::ErrorCode;
-use crate::domain::cue::list::{CueFilter, MAX_SEARCH, SearchText};
+use crate::domain::cue::list::{CueFilter, MAX_SEARCH, fold};
 use crate::domain::cue::slug::SlugFilter;
 use crate::domain::cue::{CueStatus, Transport};
 use crate::domain::execution::ExecutionStatus;
@@ -150,7 +150,7 @@ fn read_cue_filter(fields: &mut JsonFields<'_>) -> CueFilter {
     });
     CueFilter {
         slug,
-        q: fields.string("q", 1..=MAX_SEARCH).map(|text| SearchText::new(&text)),
+        q: fields.string("q", 1..=MAX_SEARCH).map(|text| fold(&text)),
         status: fields.one_of("status", &CueStatus::WORDS).and_then(CueStatus::parse),
         transport: fields.one_of("transport", &Transport::WORDS).and_then(Transport::parse),
         tags: read_tags(fields).unwrap_or_default(),

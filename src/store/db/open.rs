@@ -13,6 +13,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 use rustix::fs::{FlockOperation, fcntl_lock};
 use thiserror::Error;
 
+use crate::store::db::functions;
 use crate::store::db::transactions::ConnectionPool;
 
 pub(in crate::store) const SCHEMA: &str = include_str!("../../../schema.sql");
@@ -179,7 +180,7 @@ pub fn open_readers(path: &Path, count: usize) -> Result<ConnectionPool, OpenErr
         .with_init(|connection| {
             connection.busy_timeout(BUSY_TIMEOUT)?;
             connection.set_prepared_statement_cache_capacity(128);
-            Ok(())
+            functions::define(connection)
         });
     let count = u32::try_from(count).unwrap_or(u32::MAX);
     r2d2::Pool::builder()
@@ -310,6 +311,7 @@ pub(in crate::store) fn enter_wal(connection: &Connection) -> rusqlite::Result<(
 fn prepare_writer(connection: &Connection) -> rusqlite::Result<()> {
     connection.busy_timeout(BUSY_TIMEOUT)?;
     connection.set_prepared_statement_cache_capacity(256);
+    functions::define(connection)?;
     // On a new file only. A delivery changes one or two pages in each of ten indexes, and the log stores whole pages.
     connection.pragma_update(None, "page_size", PAGE_BYTES)?;
     connection.pragma_update(None, "synchronous", "FULL")?;

@@ -14,7 +14,7 @@ use std::thread::JoinHandle;
 
 use jiff::Timestamp;
 use r2d2_sqlite::SqliteConnectionManager;
-use rusqlite::{Connection, OptionalExtension, Params};
+use rusqlite::Connection;
 use tokio::sync::oneshot;
 
 use crate::domain::notification::event::{
@@ -24,7 +24,7 @@ use crate::domain::row_keys::UserKey;
 use crate::error::{Error, Result};
 use crate::locks::Mutex;
 use crate::panics;
-use crate::store::db::columns::{FromRow, from_row};
+use crate::store::db::columns::{self, FromRow, RowReader, ToRow, bind, from_row, insert_sql};
 use crate::store::db::counters::{CounterDeltas, EventCounts, WriteEvent};
 
 /// A read transaction: all its statements see the same snapshot of the database.
@@ -39,28 +39,76 @@ impl<'a> ReadTx<'a> {
     pub(in crate::store) fn find<T: FromRow>(
         &self,
         sql: &str,
-        params: impl Params,
+        parameters: impl ToRow,
     ) -> Result<Option<T>> {
-        Ok(self.prepare_cached(sql)?.query_row(params, from_row).optional()?)
+        let mut statement = self.prepare_cached(sql)?;
+        bind(&mut statement, parameters)?;
+        let mut rows = statement.raw_query();
+        Ok(rows.next()?.map(from_row).transpose()?)
     }
 
-    pub(in crate::store) fn one<T: FromRow>(&self, sql: &str, params: impl Params) -> Result<T> {
-        Ok(self.prepare_cached(sql)?.query_row(params, from_row)?)
+    pub(in crate::store) fn one<T: FromRow>(&self, sql: &str, parameters: impl ToRow) -> Result<T> {
+        self.find(sql, parameters)?.ok_or_else(|| rusqlite::Error::QueryReturnedNoRows.into())
     }
 
     pub(in crate::store) fn all<T: FromRow>(
         &self,
         sql: &str,
-        params: impl Params,
+        parameters: impl ToRow,
     ) -> Result<Vec<T>> {
-        Ok(self
-            .prepare_cached(sql)?
-            .query_map(params, from_row)?
-            .collect::<rusqlite::Result<_>>()?)
+        let mut found = Vec::new();
+        self.visit(sql, parameters, |columns| {
+            found.push(columns.get()?);
+            Ok(true)
+        })?;
+        Ok(found)
     }
 
-    pub(in crate::store) fn any(&self, sql: &str, params: impl Params) -> Result<bool> {
-        Ok(self.prepare_cached(sql)?.exists(params)?)
+    /// The first rows, at most `limit`, until their texts have `max_bytes`, but at least one. The statement finds one more
+    /// than `limit`: returns whether there are more.
+    pub(in crate::store) fn page<T: FromRow>(
+        &self,
+        sql: &str,
+        parameters: impl ToRow,
+        limit: u32,
+        max_bytes: usize,
+    ) -> Result<(Vec<T>, bool)> {
+        let (mut page, mut bytes, mut has_more) = (Vec::new(), 0, false);
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        self.visit(sql, parameters, |columns| {
+            let entry = columns.get()?;
+            bytes += columns.text_bytes();
+            has_more = page.len() >= limit || (bytes > max_bytes && !page.is_empty());
+            if !has_more {
+                page.push(entry);
+            }
+            Ok(!has_more)
+        })?;
+        Ok((page, has_more))
+    }
+
+    /// Calls `visit` with each row until it returns false.
+    pub(in crate::store) fn visit(
+        &self,
+        sql: &str,
+        parameters: impl ToRow,
+        mut visit: impl FnMut(&mut RowReader<'_, '_>) -> rusqlite::Result<bool>,
+    ) -> Result<()> {
+        let mut statement = self.prepare_cached(sql)?;
+        bind(&mut statement, parameters)?;
+        let mut rows = statement.raw_query();
+        while let Some(row) = rows.next()? {
+            if !visit(&mut RowReader::new(row))? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    pub(in crate::store) fn any(&self, sql: &str, parameters: impl ToRow) -> Result<bool> {
+        let mut statement = self.prepare_cached(sql)?;
+        bind(&mut statement, parameters)?;
+        Ok(statement.raw_query().next()?.is_some())
     }
 }
 
@@ -101,13 +149,7 @@ impl<'a> WriteTx<'a> {
     /// An error of `part` rolls back its changes alone. Its counters are stored at its end, so the next part reads
     /// them.
     pub fn part<T>(&self, part: impl FnOnce(&Self) -> Result<T>) -> Result<T> {
-        let inner = Self {
-            read: self.read,
-            counters: CounterDeltas::default(),
-            effects: RefCell::default(),
-            sink: self.sink,
-            singles: self.singles.clone(),
-        };
+        let inner = Self { singles: self.singles.clone(), ..Self::new(self.read.0, self.sink) };
         execute(self, "SAVEPOINT part")?;
         let done = part(&inner).and_then(|done| inner.counters().flush(self).map(|()| done));
         if done.is_err() {
@@ -124,16 +166,27 @@ impl<'a> WriteTx<'a> {
         done
     }
 
-    pub(in crate::store) fn run(&self, sql: &str, params: impl Params) -> Result<()> {
-        self.change(sql, params).map(drop)
+    pub(in crate::store) fn run(&self, sql: &str, parameters: impl ToRow) -> Result<()> {
+        self.change(sql, parameters).map(drop)
     }
 
-    pub(in crate::store) fn change(&self, sql: &str, params: impl Params) -> Result<usize> {
-        Ok(self.prepare_cached(sql)?.execute(params)?)
+    pub(in crate::store) fn change(&self, sql: &str, parameters: impl ToRow) -> Result<usize> {
+        Ok(columns::run(self, sql, parameters)?)
     }
 
-    pub(in crate::store) fn changes(&self, sql: &str, params: impl Params) -> Result<bool> {
-        Ok(self.change(sql, params)? > 0)
+    pub(in crate::store) fn changes(&self, sql: &str, parameters: impl ToRow) -> Result<bool> {
+        Ok(self.change(sql, parameters)? > 0)
+    }
+
+    /// Returns the key of the new row. `columns`: those of `row`, with commas between them.
+    pub(in crate::store) fn insert(
+        &self,
+        table: &str,
+        columns: &str,
+        row: impl ToRow,
+    ) -> Result<i64> {
+        self.run(&insert_sql(table, columns), row)?;
+        Ok(self.last_insert_rowid())
     }
 
     pub fn counters(&self) -> &CounterDeltas {
@@ -373,12 +426,23 @@ impl Drop for ReaderThreads {
     fn drop(&mut self) {
         self.jobs = None;
         for thread in self.threads.drain(..) {
-            // A job on one of the store's own threads may be its last owner, and a thread cannot join itself.
-            if thread.thread().id() != std::thread::current().id() && thread.join().is_err() {
-                tracing::error!("reader thread panicked");
-            }
+            join(thread);
         }
     }
+}
+
+/// Waits for a thread of the store and returns its result. A job on it may be the last owner of the store, and a thread
+/// cannot join itself.
+pub(in crate::store::db) fn join<T>(thread: JoinHandle<T>) -> Option<T> {
+    if thread.thread().id() == std::thread::current().id() {
+        return None;
+    }
+    let name = thread.thread().name().unwrap_or_default().to_owned();
+    let joined = thread.join();
+    if joined.is_err() {
+        tracing::error!("{name} thread panicked");
+    }
+    joined.ok()
 }
 
 fn run(pool: &ConnectionPool, waiting: &Mutex<Receiver<ReadJob>>) {
@@ -404,11 +468,7 @@ struct Snapshot<'a>(&'a Connection);
 impl<'a> Snapshot<'a> {
     #[inline(never)]
     fn begin(connection: &'a Connection) -> Result<Self> {
-        // An earlier rollback may have failed. The transaction it left open would make every later BEGIN fail.
-        if !connection.is_autocommit() {
-            execute(connection, "ROLLBACK")?;
-        }
-        execute(connection, "BEGIN DEFERRED")?;
+        begin(connection, "BEGIN DEFERRED")?;
         Ok(Self(connection))
     }
 }
@@ -421,9 +481,16 @@ impl Drop for Snapshot<'_> {
     }
 }
 
+/// An earlier rollback may have failed. The transaction it left open would make every later BEGIN fail.
+pub(in crate::store::db) fn begin(connection: &Connection, sql: &str) -> Result<()> {
+    if !connection.is_autocommit() {
+        execute(connection, "ROLLBACK")?;
+    }
+    execute(connection, sql)
+}
+
 pub(in crate::store) fn execute(connection: &Connection, sql: &str) -> Result<()> {
-    connection.prepare_cached(sql)?.execute([])?;
-    Ok(())
+    Ok(columns::run(connection, sql, ()).map(drop)?)
 }
 
 #[cfg(test)]
