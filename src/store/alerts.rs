@@ -6,7 +6,7 @@ use crate::domain::ids::ExecutionId;
 use crate::domain::notification::alert::{Alert, AlertType};
 use crate::domain::row_keys::{CueKey, ExecutionKey, UserKey};
 use crate::error::Result;
-use crate::store::db::columns::row;
+use crate::store::db::columns::{row, select};
 use crate::store::{ReadTx, WriteTx};
 
 #[derive(Debug, Clone, Default)]
@@ -30,10 +30,9 @@ pub(in crate::store) use subject_columns;
 
 row!(columns, "a.", Alert { id, alert_type, cue_id = "c.id", execution_id, message, metadata, created_at });
 
-const SUBJECT: &str = concat!(
-    "SELECT ",
-    subject_columns!(),
-    " FROM executions e JOIN cues c ON c.key = e.cue_key
+const SUBJECT: &str = select!(
+    subject_columns,
+    "FROM executions e JOIN cues c ON c.key = e.cue_key
       JOIN users u ON u.key = e.user_key AND u.disabled_at IS NULL
      WHERE e.key = ?1"
 );
@@ -45,28 +44,22 @@ const HAS_MORE_SINCE: &str = "SELECT 1 FROM alerts WHERE user_key = ?1 AND creat
 const DELETE_SURPLUS: &str = "DELETE FROM alerts WHERE key IN (
     SELECT key FROM alerts WHERE user_key = ?1 ORDER BY created_at DESC, key DESC LIMIT -1 OFFSET ?2)";
 // A user has a thousand alerts at most, so the filters read all of them, newest first, and need no further index.
-const LIST: &str = concat!(
-    "SELECT ",
-    columns!(),
-    " FROM alerts a LEFT JOIN cues c ON c.key = a.cue_key
+const LIST: &str = select!(columns, "FROM alerts a LEFT JOIN cues c ON c.key = a.cue_key
   WHERE a.user_key = ?1 AND a.created_at >= ?2 AND (?3 IS NULL OR a.alert_type = ?3) AND (?4 IS NULL OR c.id = ?4)
-  ORDER BY a.created_at DESC, a.key DESC LIMIT ?5 + 0 OFFSET ?6"
-);
+  ORDER BY a.created_at DESC, a.key DESC LIMIT ?5 + 0 OFFSET ?6");
 const COUNT: &str = "SELECT count(*) FROM alerts a LEFT JOIN cues c ON c.key = a.cue_key
   WHERE a.user_key = ?1 AND a.created_at >= ?2 AND (?3 IS NULL OR a.alert_type = ?3) AND (?4 IS NULL OR c.id = ?4)";
 
-const FIND_CATCH_UP: &str = concat!(
-    "SELECT ",
-    columns!(),
-    " FROM alerts a LEFT JOIN cues c ON c.key = a.cue_key
+const FIND_CATCH_UP: &str = select!(
+    columns,
+    "FROM alerts a LEFT JOIN cues c ON c.key = a.cue_key
   WHERE a.user_key = ?1 AND a.created_at = ?2 AND a.alert_type = 'catch_up'"
 );
 const UPDATE_CATCH_UP: &str = "UPDATE alerts SET message = ?3, metadata = ?4
   WHERE user_key = ?1 AND created_at = ?2 AND alert_type = 'catch_up'";
-const FIND_STREAK: &str = concat!(
-    "SELECT ",
-    columns!(),
-    " FROM alerts a JOIN cues c ON c.key = a.cue_key
+const FIND_STREAK: &str = select!(
+    columns,
+    "FROM alerts a JOIN cues c ON c.key = a.cue_key
   WHERE a.cue_key = ?1 AND a.alert_type = 'consecutive_failures' AND a.created_at >= ?2
   ORDER BY a.created_at DESC LIMIT 1"
 );

@@ -6,7 +6,7 @@ use crate::domain::billing::{Offer, RequestStatus, Subscription};
 use crate::domain::row_keys::UserKey;
 use crate::domain::time::saturating_sub;
 use crate::error::Result;
-use crate::store::db::columns::{row, stored_row};
+use crate::store::db::columns::{row, select, stored_row};
 use crate::store::{ReadTx, WriteTx};
 
 /// A new link replaces the oldest. A client that requests links in a loop cannot fill the table.
@@ -31,13 +31,11 @@ pub struct BillingRequest {
     pub decided_at: Option<Timestamp>,
 } }
 
-macro_rules! select {
-    ($rest:literal) => {
-        concat!(
-            "SELECT ",
-            columns!(),
-            " FROM billing_requests JOIN users ON users.key = user_key WHERE ",
-            $rest
+macro_rules! requests {
+    ($filter:literal) => {
+        select!(
+            columns,
+            concat!("FROM billing_requests JOIN users ON users.key = user_key WHERE ", $filter)
         )
     };
 }
@@ -69,25 +67,25 @@ pub fn insert_request(tx: &WriteTx<'_>, new: &NewBillingRequest, now: Timestamp)
 
 /// The request with this link, if its user is not disabled. The caller checks whether the link has expired.
 pub fn find_by_link(read: &ReadTx<'_>, link_hash: &[u8; 32]) -> Result<Option<BillingRequest>> {
-    read.find(select!("link_hash = ?1 AND disabled_at IS NULL"), [link_hash])
+    read.find(requests!("link_hash = ?1 AND disabled_at IS NULL"), [link_hash])
 }
 
 pub fn find_request(read: &ReadTx<'_>, id: &str) -> Result<Option<BillingRequest>> {
-    read.find(select!("billing_requests.id = ?1 AND status <> 'offered'"), [id])
+    read.find(requests!("billing_requests.id = ?1 AND status <> 'offered'"), [id])
 }
 
 pub fn list_requests(read: &ReadTx<'_>, decided: bool) -> Result<Vec<BillingRequest>> {
     let sql = if decided {
-        select!("status <> 'offered' ORDER BY billing_requests.key")
+        requests!("status <> 'offered' ORDER BY billing_requests.key")
     } else {
-        select!("status = 'requested' ORDER BY billing_requests.key")
+        requests!("status = 'requested' ORDER BY billing_requests.key")
     };
     read.all(sql, ())
 }
 
 /// The user's confirmed request without a decision.
 pub fn find_undecided(read: &ReadTx<'_>, user_key: UserKey) -> Result<Option<BillingRequest>> {
-    read.find(select!("user_key = ?1 AND status = 'requested'"), [user_key])
+    read.find(requests!("user_key = ?1 AND status = 'requested'"), [user_key])
 }
 
 pub fn confirm_request(tx: &WriteTx<'_>, key: i64, now: Timestamp) -> Result<bool> {
@@ -164,16 +162,14 @@ pub fn find_customer(read: &ReadTx<'_>, user_key: UserKey) -> Result<Option<Stri
 }
 
 pub fn find_subscription(read: &ReadTx<'_>, id: &str) -> Result<Option<Subscription>> {
-    let sql =
-        concat!("SELECT ", subscription_columns!(), " FROM billing_subscriptions WHERE id = ?1");
+    let sql = select!(subscription_columns, "FROM billing_subscriptions WHERE id = ?1");
     read.find(sql, [id])
 }
 
 pub fn list_subscriptions(read: &ReadTx<'_>, user_key: UserKey) -> Result<Vec<Subscription>> {
-    let sql = concat!(
-        "SELECT ",
-        subscription_columns!(),
-        " FROM billing_subscriptions
+    let sql = select!(
+        subscription_columns,
+        "FROM billing_subscriptions
           WHERE customer_id IN (SELECT id FROM billing_customers WHERE user_key = ?1)"
     );
     read.all(sql, [user_key])

@@ -11,7 +11,7 @@ use crate::domain::row_keys::{CueKey, ExecutionKey, UserKey};
 use crate::domain::webhook::callback::host_of;
 use crate::error::Result;
 use crate::store::db::columns::{
-    FromRow, RowReader, invalid_column, json_columns, row, stored_row,
+    FromRow, RowReader, invalid_column, json_columns, row, select, stored_row,
 };
 use crate::store::outbox::Streak;
 use crate::store::{ReadTx, WakeSet, WriteTx};
@@ -31,9 +31,7 @@ impl FromRow for Topic {
 
     fn read(columns: &mut RowReader<'_, '_>) -> rusqlite::Result<Self> {
         let (key, events, tags) = (columns.get()?, columns.json()?, columns.get()?);
-        let channels = columns.maybe_text()?.map(serde_json::from_str).transpose();
-        let channels = channels.map_err(invalid_column)?;
-        Ok(Self { key, events, tags, channels, at: columns.get()? })
+        Ok(Self { key, events, tags, channels: columns.maybe_json()?, at: columns.get()? })
     }
 }
 
@@ -64,10 +62,9 @@ const COUNT_REACHING: &str =
     "SELECT count(*) FROM channels WHERE user_key = ?1 AND (?2 OR type <> 'email')";
 const ANY_LISTENS: &str = "SELECT 1 FROM channels JOIN users ON users.key = user_key
   WHERE user_key = ?1 AND disabled_at IS NULL";
-const LIST: &str =
-    concat!("SELECT ", columns!(), " FROM channels WHERE user_key = ?1 ORDER BY key");
-const FIND: &str = concat!("SELECT ", columns!(), " FROM channels WHERE id = ?2 AND user_key = ?1");
-const FIND_BY_KEY: &str = concat!("SELECT ", columns!(), " FROM channels WHERE key = ?1");
+const LIST: &str = select!(columns, "FROM channels WHERE user_key = ?1 ORDER BY key");
+const FIND: &str = select!(columns, "FROM channels WHERE id = ?2 AND user_key = ?1");
+const FIND_BY_KEY: &str = select!(columns, "FROM channels WHERE key = ?1");
 const IN_OUTBOX: &str = "SELECT count(*) FROM outbox WHERE channel_key = ?1";
 const LIST_FAILING: &str =
     "SELECT id, name, last_error FROM channels WHERE user_key = ?1 AND failures >= ?2 ORDER BY key";

@@ -1,7 +1,7 @@
 //! Notifications to be sent, inserted in the transaction of the event. One stays ready in the database while it is
 //! being sent, so that it is sent again after a crash. Also streaks and failure mails.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::HashSet;
 
 use jiff::Timestamp;
 
@@ -12,8 +12,8 @@ use crate::domain::row_keys::{CueKey, ExecutionKey, UserKey};
 use crate::domain::webhook::callback::destination_hash;
 use crate::error::Result;
 use crate::store::alerts::{AlertSubject, subject_columns};
-use crate::store::db::columns::row;
-use crate::store::fair_queue::{self, AccountRows, FairQueue, Grant, ReadyRow, Rotation};
+use crate::store::db::columns::{row, select};
+use crate::store::fair_queue::{self, FairQueue, Grant, ReadyRow, Rotation};
 use crate::store::{ReadTx, WakeSet, WriteTx};
 
 #[derive(Debug, Clone)]
@@ -88,12 +88,8 @@ const NEXT_DESTINATION: &str = "SELECT destination_hash FROM outbox
 const READY_POSTS: &str = "SELECT key FROM outbox
     WHERE due_at IS NULL AND user_key = ?1 AND destination_hash = ?2 AND key > ?3 ORDER BY key LIMIT ?4 + 0";
 const READY_MAILS: &str = "SELECT key FROM outbox WHERE due_at IS NULL AND destination_hash IS NULL ORDER BY key LIMIT ?1 + 0";
-const FIND: &str = concat!(
-    "SELECT ",
-    columns!(),
-    " FROM outbox JOIN users ON users.key = outbox.user_key LEFT JOIN channels ON channels.key = outbox.channel_key
-     WHERE outbox.key = ?1"
-);
+const FIND: &str = select!(columns, "FROM outbox JOIN users ON users.key = outbox.user_key LEFT JOIN channels ON channels.key = outbox.channel_key
+     WHERE outbox.key = ?1");
 // These two compare the id as well: SQLite reuses the key of a deleted row.
 const DELETE: &str = "DELETE FROM outbox WHERE key = ?1 AND id = ?2";
 // Ready at once for a disabled account: the next pass gives it up.
@@ -166,9 +162,18 @@ pub fn ready_posts(
     rotation: &mut Rotation,
     mut try_acquire: impl FnMut(UserKey, i64) -> Grant,
 ) -> Result<Vec<ReadyRow>> {
-    fair_queue::take(&PostQueue { read, skipped }, rotation, |user, destination| {
-        Ok(try_acquire(user, destination))
-    })
+    let queue = FairQueue {
+        priorities: 1,
+        next_user: &|from| read.find(NEXT_USER, [from]),
+        next_destination: &|rows, from| read.find(NEXT_DESTINATION, (rows.user_key, from)),
+        ready: &|rows, destination, after, limit| {
+            let most = skipped.len() + limit;
+            let keys: Vec<i64> =
+                read.all(READY_POSTS, (rows.user_key, destination, after, most))?;
+            Ok(keys.into_iter().filter(|key| !skipped.contains(key)).take(limit).collect())
+        },
+    };
+    fair_queue::take(&queue, rotation, |user, destination| Ok(try_acquire(user, destination)))
 }
 
 pub fn find(read: &ReadTx<'_>, key: i64) -> Result<Notification> {
@@ -221,36 +226,6 @@ pub fn end_backlog(
 
 pub fn user_id(read: &ReadTx<'_>, user_key: UserKey) -> Result<String> {
     read.one(USER_ID, [user_key])
-}
-
-struct PostQueue<'a, 'b> {
-    read: &'a ReadTx<'b>,
-    skipped: &'a HashSet<i64>,
-}
-
-impl FairQueue for PostQueue<'_, '_> {
-    const PRIORITIES: u32 = 1;
-
-    fn next_user(&self, from: UserKey) -> Result<Option<UserKey>> {
-        self.read.find(NEXT_USER, [from])
-    }
-
-    fn next_destination(&self, rows: AccountRows, from: i64) -> Result<Option<i64>> {
-        self.read.find(NEXT_DESTINATION, (rows.user_key, from))
-    }
-
-    fn ready(
-        &self,
-        rows: AccountRows,
-        destination: i64,
-        after: i64,
-        limit: usize,
-    ) -> Result<VecDeque<i64>> {
-        let most = self.skipped.len() + limit;
-        let keys: Vec<i64> =
-            self.read.all(READY_POSTS, (rows.user_key, destination, after, most))?;
-        Ok(keys.into_iter().filter(|key| !self.skipped.contains(key)).take(limit).collect())
-    }
 }
 
 row! {

@@ -6,7 +6,7 @@ use crate::domain::account::credentials::ApiKey;
 use crate::domain::account::user::ApiKeyInfo;
 use crate::domain::row_keys::UserKey;
 use crate::error::Result;
-use crate::store::db::columns::row;
+use crate::store::db::columns::{row, select};
 use crate::store::{ReadTx, WriteTx};
 
 row!(columns, "", ApiKeyInfo { key, id, name, prefix, created_at });
@@ -27,18 +27,11 @@ pub fn insert(
 const NTH_KEY: &str = "SELECT 1 FROM api_keys WHERE user_key = ?1 ORDER BY key LIMIT 1 OFFSET ?2";
 
 pub fn list(read: &ReadTx<'_>, user_key: UserKey) -> Result<Vec<ApiKeyInfo>> {
-    read.all(
-        concat!("SELECT ", columns!(), " FROM api_keys WHERE user_key = ?1 ORDER BY key"),
-        [user_key],
-    )
+    read.all(select!(columns, "FROM api_keys WHERE user_key = ?1 ORDER BY key"), [user_key])
 }
 
 pub fn newest(read: &ReadTx<'_>, user_key: UserKey, limit: i64) -> Result<Vec<ApiKeyInfo>> {
-    let sql = concat!(
-        "SELECT ",
-        columns!(),
-        " FROM api_keys WHERE user_key = ?1 ORDER BY key DESC LIMIT ?2 + 0"
-    );
+    let sql = select!(columns, "FROM api_keys WHERE user_key = ?1 ORDER BY key DESC LIMIT ?2 + 0");
     read.all(sql, (user_key, limit))
 }
 

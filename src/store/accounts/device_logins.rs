@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use crate::domain::account::device_login::{DeviceCode, DeviceLogin, LoginPurpose, UserCode};
 use crate::domain::row_keys::UserKey;
 use crate::error::Result;
-use crate::store::db::columns::row;
+use crate::store::db::columns::{row, select};
 use crate::store::{ReadTx, WriteTx};
 
 const CODE_TIMES: &str = "SELECT created_at FROM device_logins
@@ -40,8 +40,8 @@ row!(
     }
 );
 
-const FIND: &str = concat!("SELECT ", columns!(), " FROM device_logins WHERE code_hash = ?1");
-const FIND_SHOWN: &str = concat!("SELECT ", columns!(), " FROM device_logins WHERE user_code = ?1");
+const FIND: &str = select!(columns, "FROM device_logins WHERE code_hash = ?1");
+const FIND_SHOWN: &str = select!(columns, "FROM device_logins WHERE user_code = ?1");
 
 pub fn insert(
     tx: &WriteTx<'_>,

@@ -7,7 +7,7 @@ use crate::domain::account::user::month_of;
 use crate::domain::row_keys::UserKey;
 use crate::domain::text::word_enum;
 use crate::error::Result;
-use crate::store::db::columns::{row, stored_row, words};
+use crate::store::db::columns::{row, select, stored_row, words};
 use crate::store::{ReadTx, WriteTx};
 
 row! {
@@ -35,11 +35,8 @@ const FIND_OWNER: &str =
    FROM sessions JOIN users ON users.key = sessions.user_key
         LEFT JOIN monthly_usage ON monthly_usage.user_key = users.key AND month = ?2
   WHERE token_hash = ?1 AND expires_at > ?3 AND disabled_at IS NULL";
-const LIST: &str = concat!(
-    "SELECT ",
-    session_columns!(),
-    " FROM sessions WHERE user_key = ?1 AND expires_at > ?2 ORDER BY key"
-);
+const LIST: &str =
+    select!(session_columns, "FROM sessions WHERE user_key = ?1 AND expires_at > ?2 ORDER BY key");
 const SURPLUS: &str = "DELETE FROM sessions WHERE key IN (
     SELECT key FROM sessions WHERE user_key = ?1 ORDER BY key DESC LIMIT -1 OFFSET ?2 + 0)";
 const SURPLUS_LINKS: &str = "DELETE FROM links WHERE key IN (

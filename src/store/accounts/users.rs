@@ -15,7 +15,7 @@ use crate::domain::cue::CueStatus;
 use crate::domain::row_keys::UserKey;
 use crate::error::Result;
 use crate::locks::Mutex;
-use crate::store::db::columns::row;
+use crate::store::db::columns::{row, select};
 use crate::store::db::open;
 use crate::store::{ReadTx, Store, WriteTx};
 
@@ -34,12 +34,6 @@ row!(columns, "", User {
     confirmed_at,
     is_operator,
 });
-
-macro_rules! select {
-    ($rest:literal) => {
-        concat!("SELECT ", columns!(), " FROM users ", $rest)
-    };
-}
 
 const UNCONFIRMED_BYTES: &str = "SELECT coalesce(sum(stored_bytes), 0)
     FROM users INDEXED BY users_unconfirmed WHERE confirmed_at IS NULL";
@@ -87,15 +81,15 @@ pub fn insert(tx: &WriteTx<'_>, new: &NewUser) -> Result<Option<UserKey>> {
 }
 
 pub fn find(read: &ReadTx<'_>, user_key: UserKey) -> Result<Option<User>> {
-    read.find(select!("WHERE key = ?1"), [user_key])
+    read.find(select!(columns, "FROM users WHERE key = ?1"), [user_key])
 }
 
 pub fn find_by_email(read: &ReadTx<'_>, email: &str) -> Result<Option<User>> {
-    read.find(select!("WHERE email = ?1"), [email])
+    read.find(select!(columns, "FROM users WHERE email = ?1"), [email])
 }
 
 pub fn find_by_id(read: &ReadTx<'_>, id: &str) -> Result<Option<User>> {
-    read.find(select!("WHERE id = ?1"), [id])
+    read.find(select!(columns, "FROM users WHERE id = ?1"), [id])
 }
 
 /// A page of the users whose address has `part`, oldest first, with their executions of this month; and the number of
@@ -120,11 +114,11 @@ pub fn list_page(
 }
 
 pub fn list(read: &ReadTx<'_>) -> Result<Vec<User>> {
-    read.all(select!("ORDER BY key"), ())
+    read.all(select!(columns, "FROM users ORDER BY key"), ())
 }
 
 pub fn first_enabled(read: &ReadTx<'_>) -> Result<Option<User>> {
-    read.find(select!("WHERE disabled_at IS NULL ORDER BY key LIMIT 1"), ())
+    read.find(select!(columns, "FROM users WHERE disabled_at IS NULL ORDER BY key LIMIT 1"), ())
 }
 
 /// The addresses of the first enabled users.
@@ -165,13 +159,12 @@ impl CueCounts {
 
 /// The numbers of the user's cues, without changes of a write that has not ended.
 pub fn stored_cue_counts(read: &ReadTx<'_>, user_key: UserKey) -> Result<CueCounts> {
-    read.one(concat!("SELECT ", count_columns!(), " FROM users WHERE key = ?1"), [user_key])
+    read.one(select!(count_columns, "FROM users WHERE key = ?1"), [user_key])
 }
 
 pub fn cue_counts(tx: &WriteTx<'_>, user_key: UserKey) -> Result<Option<CueCounts>> {
     tx.counters().flush(tx)?;
-    let sql =
-        concat!("SELECT ", count_columns!(), " FROM users WHERE key = ?1 AND disabled_at IS NULL");
+    let sql = select!(count_columns, "FROM users WHERE key = ?1 AND disabled_at IS NULL");
     tx.find(sql, [user_key])
 }
 
@@ -320,7 +313,7 @@ pub struct MonthlyUsage {
 } }
 
 const FIND_USAGE: &str =
-    concat!("SELECT ", usage_columns!(), " FROM monthly_usage WHERE user_key = ?1 AND month = ?2");
+    select!(usage_columns, "FROM monthly_usage WHERE user_key = ?1 AND month = ?2");
 
 const QUOTA: &str = "SELECT plan, coalesce(executions, 0), over_quota_since
    FROM users LEFT JOIN monthly_usage ON monthly_usage.user_key = users.key AND month = ?2

@@ -12,7 +12,7 @@ use crate::domain::row_keys::UserKey;
 use crate::error::Result;
 use crate::store::accounts::users;
 use crate::store::cues::{COLUMNS, find_filters};
-use crate::store::db::columns::{Binder, ToRow, row, row_count};
+use crate::store::db::columns::{Binder, ToRow, row, row_count, select};
 use crate::store::scan::Scan;
 use crate::store::{MAX_LIST_BYTES, ReadTx};
 
@@ -183,11 +183,8 @@ pub struct LastRun {
     pub duration_ms: Option<i64>,
 } }
 
-const LAST: &str = concat!(
-    "SELECT ",
-    run_columns!(),
-    " FROM executions WHERE cue_key = ?1 ORDER BY key DESC LIMIT 1"
-);
+const LAST: &str =
+    select!(run_columns, "FROM executions WHERE cue_key = ?1 ORDER BY key DESC LIMIT 1");
 
 const STATUSES: &str = "SELECT status, scheduled_for FROM executions WHERE cue_key = ?1 ORDER BY key DESC LIMIT ?2 + 0";
 

@@ -9,7 +9,7 @@ use crate::domain::row_keys::{CueKey, UserKey};
 use crate::domain::schedule::Occurrences;
 use crate::domain::schedule::catch_up::MissReason;
 use crate::error::Result;
-use crate::store::db::columns::{policies_columns, row, schedule_columns};
+use crate::store::db::columns::{policies_columns, row, schedule_columns, select};
 use crate::store::db::counters::WriteEvent;
 use crate::store::{ReadTx, WriteTx};
 
@@ -153,10 +153,7 @@ pub struct OnceCue {
 
 pub fn find_once(read: &ReadTx<'_>, cue_key: CueKey) -> Result<Option<OnceCue>> {
     // Reads few columns, because it runs after every delivery.
-    read.find(
-        concat!("SELECT ", once_columns!(), " FROM cues WHERE key = ?1 AND at IS NOT NULL"),
-        [cue_key],
-    )
+    read.find(select!(once_columns, "FROM cues WHERE key = ?1 AND at IS NOT NULL"), [cue_key])
 }
 
 pub fn end_once(
@@ -209,10 +206,9 @@ pub fn list_missed(
     limit: u32,
     offset: u64,
 ) -> Result<(Vec<MissedRuns>, i64)> {
-    let sql = concat!(
-        "SELECT ",
-        missed_columns!(),
-        " FROM missed_runs WHERE cue_key = ?1 ORDER BY key DESC LIMIT ?2 + 0 OFFSET ?3"
+    let sql = select!(
+        missed_columns,
+        "FROM missed_runs WHERE cue_key = ?1 ORDER BY key DESC LIMIT ?2 + 0 OFFSET ?3"
     );
     let missed = read.all(sql, (cue_key, limit, offset))?;
     Ok((missed, read.one("SELECT count(*) FROM missed_runs WHERE cue_key = ?1", [cue_key])?))

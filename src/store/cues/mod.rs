@@ -24,7 +24,7 @@ use crate::domain::webhook::callback::{Callback, DEFAULT_TIMEOUT_SECONDS, Method
 use crate::error::Result;
 use crate::store::db::columns::{
     Binder, FromRow, RowReader, ToRow, Usual, callback_columns, insert_sql, placeholders,
-    policies_columns, row, row_count, schedule_columns, stored_row, to_json,
+    policies_columns, row, row_count, schedule_columns, select, stored_row, to_json,
 };
 use crate::store::{ReadTx, WriteTx};
 
@@ -84,7 +84,7 @@ pub fn save(tx: &WriteTx<'_>, cue: &Cue) -> Result<()> {
 }
 
 pub fn find(read: &ReadTx<'_>, user_key: UserKey, id: &str) -> Result<Option<Cue>> {
-    let sql = concat!("SELECT ", columns!(), " FROM cues WHERE id = ?2 AND user_key = ?1");
+    let sql = select!(columns, "FROM cues WHERE id = ?2 AND user_key = ?1");
     read.find(sql, (user_key, id))
 }
 
@@ -133,28 +133,21 @@ pub struct DeliverySource {
 } }
 
 pub fn find_delivery_source(read: &ReadTx<'_>, id: &CueId) -> Result<Option<DeliverySource>> {
-    let sql = concat!(
-        "SELECT ",
-        source_columns!(),
-        " FROM cues JOIN users ON users.key = cues.user_key WHERE cues.id = ?1"
+    let sql = select!(
+        source_columns,
+        "FROM cues JOIN users ON users.key = cues.user_key WHERE cues.id = ?1"
     );
     read.find(sql, [id.as_str()])
 }
 
 pub fn find_by_key(read: &ReadTx<'_>, key: CueKey) -> Result<Option<Cue>> {
-    read.find(concat!("SELECT ", columns!(), " FROM cues WHERE key = ?1"), [key])
+    read.find(select!(columns, "FROM cues WHERE key = ?1"), [key])
 }
 
 pub fn record_run(tx: &WriteTx<'_>, cue_key: CueKey, now: Timestamp) -> Result<()> {
     let sql =
         "UPDATE cues SET last_run = ?2, run_count = run_count + 1, updated_at = ?2 WHERE key = ?1";
     tx.run(sql, (cue_key, now))
-}
-
-impl ToRow for Slug {
-    fn bind(&self, to: &mut Binder<'_, '_>) -> rusqlite::Result<()> {
-        to.add(self.as_str())
-    }
 }
 
 impl ToRow for Tags {

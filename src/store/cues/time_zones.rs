@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use crate::domain::cue::StoredSchedule;
 use crate::domain::row_keys::{CueKey, UserKey};
 use crate::error::Result;
-use crate::store::db::columns::{row, schedule_columns};
+use crate::store::db::columns::{row, schedule_columns, select};
 use crate::store::{ReadTx, WriteTx};
 
 row! { columns, "",
@@ -52,7 +52,7 @@ pub struct StoredZone {
 
 /// The zones of cron expressions.
 pub fn zones(read: &ReadTx<'_>) -> Result<Vec<StoredZone>> {
-    read.all(concat!("SELECT ", zone_columns!(), " FROM time_zones"), ())
+    read.all(select!(zone_columns, "FROM time_zones"), ())
 }
 
 /// `rules` hold for all cues of the zone.

@@ -45,6 +45,11 @@ pub trait ToRow {
     fn bind(&self, to: &mut Binder<'_, '_>) -> Result<()>;
 }
 
+/// The number of columns of a field.
+pub const fn width<S, T: FromRow>(_field: fn(&S) -> &T) -> usize {
+    T::WIDTH
+}
+
 /// [`FromRow`] for a struct, by its fields in the order of the columns. With a name and a prefix also a macro of that
 /// name with the text of the columns. A field has the column of its name, or `= "SQL"`, or `= (NAME)`: those of that macro.
 macro_rules! row {
@@ -59,7 +64,7 @@ macro_rules! row {
     };
     ($type:ty { $($field:ident),+ $(,)? }) => {
         impl $crate::store::db::columns::FromRow for $type {
-            const WIDTH: usize = [$(stringify!($field)),+].len();
+            const WIDTH: usize = 0 $(+ $crate::store::db::columns::width(|row: &Self| &row.$field))+;
 
             fn read(columns: &mut $crate::store::db::columns::RowReader<'_, '_>) -> rusqlite::Result<Self> {
                 Ok(Self { $($field: columns.get()?),+ })
@@ -69,6 +74,13 @@ macro_rules! row {
     ($columns:ident, $prefix:literal, $type:ty { $($field:ident $(= $sql:tt)?),+ $(,)? }) => {
         $crate::store::db::columns::column_list!($columns, $prefix, $($field $(= $sql)?),+);
         $crate::store::db::columns::row!($type { $($field),+ });
+    };
+}
+
+/// The text of a query for the columns of a [`row!`].
+macro_rules! select {
+    ($columns:ident, $rest:expr) => {
+        concat!("SELECT ", $columns!(), " ", $rest)
     };
 }
 
@@ -145,7 +157,7 @@ macro_rules! words {
     };
 }
 
-pub(in crate::store) use {column, column_list, json_columns, row, stored_row, words};
+pub(in crate::store) use {column, column_list, json_columns, row, select, stored_row, words};
 
 /// By position: for a row of 26 columns, finding each by name takes longer than reading the values.
 pub struct RowReader<'row, 'statement> {
@@ -192,6 +204,11 @@ impl<'row, 'statement> RowReader<'row, 'statement> {
         serde_json::from_str(self.text()?).map_err(invalid_column)
     }
 
+    /// As [`Self::json`], or `None` if the column is null.
+    pub fn maybe_json<T: DeserializeOwned>(&mut self) -> Result<Option<T>> {
+        self.maybe_text()?.map(serde_json::from_str).transpose().map_err(invalid_column)
+    }
+
     /// As [`Self::json`], of a column that has the same value in most rows.
     pub fn json_or_usual<T: DeserializeOwned + Clone>(&mut self, usual: &Usual<T>) -> Result<T> {
         if self.row.get_ref(self.next)?.as_str_or_null()? == Some(usual.text.as_str()) {
@@ -226,10 +243,7 @@ static USUAL_BACKOFF: LazyLock<Usual<Vec<f64>>> =
 static NO_HEADERS: LazyLock<Usual<Vec<(String, String)>>> =
     LazyLock::new(|| Usual::new(Vec::new()));
 
-pub fn from_row<T: FromRow>(row: &Row<'_>) -> Result<T> {
-    T::read(&mut RowReader::new(row))
-}
-
+/// Types that SQLite has as well: as parameters, and with [`plain!`] in rows too.
 macro_rules! bound {
     ($($type:ty),+) => {
         $(impl ToRow for $type {
@@ -292,6 +306,8 @@ macro_rules! tuples {
     () => {};
     ($first:ident $($other:ident)*) => {
         impl<$first: FromRow, $($other: FromRow),*> FromRow for ($first, $($other,)*) {
+            const WIDTH: usize = $first::WIDTH $(+ $other::WIDTH)*;
+
             fn read(columns: &mut RowReader<'_, '_>) -> Result<Self> {
                 Ok((columns.get::<$first>()?, $(columns.get::<$other>()?,)*))
             }
@@ -332,6 +348,7 @@ words!(
     PaidPlan,
     RequestStatus,
     SignInMethod,
+    Slug,
     SubscriptionState,
     Transport,
     Trigger,
@@ -444,26 +461,27 @@ impl FromRow for RetryPolicy {
     fn read(columns: &mut RowReader<'_, '_>) -> Result<Self> {
         let max_attempts = columns.get()?;
         let backoff_minutes = columns.json_or_usual(&USUAL_BACKOFF)?;
-        let backoff_seconds: Option<String> = columns.get()?;
-        let backoff_seconds = backoff_seconds.map(|text| serde_json::from_str(&text)).transpose();
-        let backoff_seconds = backoff_seconds.map_err(invalid_column)?;
+        let backoff_seconds = columns.maybe_json()?;
         Ok(Self { max_attempts, backoff_minutes, backoff_seconds })
-    }
-}
-
-impl FromRow for Slug {
-    fn read(columns: &mut RowReader<'_, '_>) -> Result<Self> {
-        columns.word(Self::parse)
     }
 }
 
 impl FromRow for Tags {
     /// Null is none.
     fn read(columns: &mut RowReader<'_, '_>) -> Result<Self> {
-        let tags = columns.maybe_text()?.map(serde_json::from_str).transpose();
-        Ok(tags.map_err(invalid_column)?.unwrap_or_default())
+        Ok(columns.maybe_json()?.unwrap_or_default())
     }
 }
+
+row!(Offer { plan, interval });
+
+impl ToRow for Offer {
+    fn bind(&self, to: &mut Binder<'_, '_>) -> Result<()> {
+        (self.plan, self.interval).bind(to)
+    }
+}
+
+row!(Flow { key, parallelism, per_minute });
 
 macro_rules! callback_columns {
     () => {
@@ -485,14 +503,6 @@ impl FromRow for Callback {
             timeout_seconds: columns.get()?,
             flow: columns.get()?,
         })
-    }
-}
-
-impl FromRow for Flow {
-    const WIDTH: usize = 3;
-
-    fn read(columns: &mut RowReader<'_, '_>) -> Result<Self> {
-        Ok(Self { key: columns.get()?, parallelism: columns.get()?, per_minute: columns.get()? })
     }
 }
 
@@ -525,21 +535,6 @@ macro_rules! policies_row {
 }
 
 plain_fields!(policies_row);
-
-impl FromRow for Offer {
-    fn read(columns: &mut RowReader<'_, '_>) -> Result<Self> {
-        let (plan, interval) = (columns.text()?, columns.text()?);
-        Self::parse(plan, interval).ok_or_else(|| {
-            invalid_column(format!("unknown offer: plan {plan}, interval {interval}"))
-        })
-    }
-}
-
-impl ToRow for Offer {
-    fn bind(&self, to: &mut Binder<'_, '_>) -> Result<()> {
-        (self.plan, self.interval).bind(to)
-    }
-}
 
 pub struct Binder<'a, 'c> {
     statement: &'a mut Statement<'c>,

@@ -203,20 +203,16 @@ pub enum WriteEvent {
 }
 
 /// The number of counters: the cases of [`WriteEvent::index`].
-const EVENT_KINDS: usize = 9;
+const EVENT_KINDS: usize = Trigger::ALL.len() + 3 + MissReason::ALL.len();
 
 impl WriteEvent {
     fn index(self) -> usize {
         match self {
-            Self::Created(Trigger::Schedule) => 0,
-            Self::Created(Trigger::ManualFire) => 1,
-            Self::Created(Trigger::Replay) => 2,
-            Self::OverQuota => 3,
-            Self::Claimed => 4,
-            Self::ClaimExpired => 5,
-            Self::Missed(MissReason::Downtime) => 6,
-            Self::Missed(MissReason::Clock) => 7,
-            Self::Missed(MissReason::Overlap) => 8,
+            Self::Created(trigger) => trigger as usize,
+            Self::OverQuota => Trigger::ALL.len(),
+            Self::Claimed => Trigger::ALL.len() + 1,
+            Self::ClaimExpired => Trigger::ALL.len() + 2,
+            Self::Missed(reason) => Trigger::ALL.len() + 3 + reason as usize,
         }
     }
 }

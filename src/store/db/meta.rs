@@ -136,11 +136,7 @@ pub(in crate::store) fn end_sessions(copy: &Connection) -> rusqlite::Result<()> 
 }
 
 pub fn promote(tx: &WriteTx<'_>) -> Result<Option<Timestamp>> {
-    let since = held_since(tx)?;
-    if since.is_some() {
-        set(tx, "held_since", None)?;
-    }
-    Ok(since)
+    tx.find("DELETE FROM meta WHERE name = 'held_since' RETURNING value", ())
 }
 
 pub fn overdue(read: &ReadTx<'_>, now: Timestamp) -> Result<OverdueCounts> {

@@ -75,7 +75,9 @@ pub fn check(path: &Path) -> Result<i64, OpenError> {
     }
     let version = match open_read_only(path).and_then(|file| version(path, &file)) {
         Err(OpenError::Unusable { .. }) if has_rollback_journal(path) => {
-            version_after_rollback(path)?
+            let connection =
+                open_existing(path).map_err(|error| OpenError::from_sqlite(path, error))?;
+            version(path, &connection)?
         }
         version => version?,
     };
@@ -136,11 +138,6 @@ fn has_rollback_journal(path: &Path) -> bool {
     read.is_ok()
         && header[68..] == APPLICATION_ID.to_be_bytes()[4..]
         && sibling_path(&resolved(path), "-journal").exists()
-}
-
-fn version_after_rollback(path: &Path) -> Result<i64, OpenError> {
-    let connection = open_existing(path).map_err(|error| OpenError::from_sqlite(path, error))?;
-    version(path, &connection)
 }
 
 fn open_with_version(path: &Path, name: &Path, access: OpenFlags) -> Result<Connection, OpenError> {

@@ -24,7 +24,7 @@ use crate::domain::row_keys::UserKey;
 use crate::error::{Error, Result};
 use crate::locks::Mutex;
 use crate::panics;
-use crate::store::db::columns::{self, FromRow, RowReader, ToRow, bind, from_row, insert_sql};
+use crate::store::db::columns::{self, FromRow, RowReader, ToRow, bind, insert_sql};
 use crate::store::db::counters::{CounterDeltas, EventCounts, WriteEvent};
 
 /// A read transaction: all its statements see the same snapshot of the database.
@@ -44,7 +44,7 @@ impl<'a> ReadTx<'a> {
         let mut statement = self.prepare_cached(sql)?;
         bind(&mut statement, parameters)?;
         let mut rows = statement.raw_query();
-        Ok(rows.next()?.map(from_row).transpose()?)
+        Ok(rows.next()?.map(|row| RowReader::new(row).get()).transpose()?)
     }
 
     pub(in crate::store) fn one<T: FromRow>(&self, sql: &str, parameters: impl ToRow) -> Result<T> {
@@ -299,34 +299,24 @@ impl WakeSet {
 }
 
 #[must_use = "a write is known to be on the disk only once its result has arrived"]
-pub struct Pending<T>(PendingState<T>);
-
-enum PendingState<T> {
-    Ready(Option<Result<T>>),
-    Waiting(oneshot::Receiver<Result<T>>),
-}
-
-// Nothing in it is pinned: `poll` moves a ready result out.
-impl<T> Unpin for Pending<T> {}
+pub struct Pending<T>(oneshot::Receiver<Result<T>>);
 
 impl<T> Pending<T> {
     pub(in crate::store) fn new(receiver: oneshot::Receiver<Result<T>>) -> Self {
-        Self(PendingState::Waiting(receiver))
+        Self(receiver)
     }
 
     pub(in crate::store) fn ready(result: Result<T>) -> Self {
-        Self(PendingState::Ready(Some(result)))
+        let (sender, receiver) = oneshot::channel();
+        // It fails only without a receiver.
+        drop(sender.send(result));
+        Self(receiver)
     }
 
     /// Not for an async task. Errors: that of the job, or [`Error::Storage`] if the commit failed or the store is
     /// closed.
     pub fn wait(self) -> Result<T> {
-        match self.0 {
-            PendingState::Ready(result) => result.unwrap_or_else(|| Err(store_closed())),
-            PendingState::Waiting(receiver) => {
-                receiver.blocking_recv().unwrap_or_else(|_| Err(store_closed()))
-            }
-        }
+        self.0.blocking_recv().unwrap_or_else(|_| Err(store_closed()))
     }
 }
 
@@ -334,14 +324,8 @@ impl<T> Future for Pending<T> {
     type Output = Result<T>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        match &mut self.0 {
-            PendingState::Ready(result) => {
-                Poll::Ready(result.take().unwrap_or_else(|| Err(store_closed())))
-            }
-            PendingState::Waiting(receiver) => Pin::new(receiver)
-                .poll(context)
-                .map(|result| result.unwrap_or_else(|_| Err(store_closed()))),
-        }
+        let result = Pin::new(&mut self.0).poll(context);
+        result.map(|result| result.unwrap_or_else(|_| Err(store_closed())))
     }
 }
 

@@ -49,42 +49,39 @@ pub fn list(
     if meta::is_held(read)? {
         return Ok(ClaimableList::default());
     }
+    let sql = if filter.task.is_some() { LIST_OF_TASK } else { LIST };
     let parameters = (user_key, limit.saturating_add(1), &filter.agent, &filter.task);
-    let (executions, has_more) = read.page(list_sql(filter), parameters, limit, MAX_LIST_BYTES)?;
+    let (executions, has_more) = read.page(sql, parameters, limit, MAX_LIST_BYTES)?;
     Ok(ClaimableList { executions, has_more })
 }
 
-/// One statement for each index: with a parameter that may be null SQLite would scan all claimable executions.
-fn list_sql(filter: &ClaimFilter) -> &'static str {
-    macro_rules! sql {
-        ($task:literal) => {
-            concat!(
-                "SELECT ",
-                claimable_columns!(),
-                " FROM executions e
-                   JOIN cues c ON c.key = e.cue_key
-                   LEFT JOIN payloads p ON p.key = e.payload_key
-                  WHERE e.queue_name = 'claim' AND e.user_key = ?1 AND (?3 IS NULL OR e.agent = ?3) AND ",
-                $task,
-                " ORDER BY e.is_catch_up, e.key LIMIT ?2 + 0"
-            )
-        };
-    }
-    if filter.task.is_some() { sql!("e.task = ?4") } else { sql!("?4 IS NULL") }
+/// The claimable executions, in their order. One statement for each index: with a parameter that may be null SQLite
+/// would scan all. Joins the cue: executions of a deleted one must not be claimed.
+macro_rules! claimable {
+    ($columns:expr, $filter:literal) => {
+        concat!(
+            "SELECT ",
+            $columns,
+            " FROM executions e JOIN cues c ON c.key = e.cue_key LEFT JOIN payloads p ON p.key = e.payload_key
+              WHERE e.queue_name = 'claim' AND e.user_key = ?1 AND ",
+            $filter,
+            " ORDER BY e.is_catch_up, e.key LIMIT ?2 + 0"
+        )
+    };
 }
 
-// Joins the cue, as the list does: executions of a deleted cue must not be claimed.
-const NEXT: &str = "SELECT e.id FROM executions e JOIN cues c ON c.key = e.cue_key
-  WHERE e.queue_name = 'claim' AND e.user_key = ?1 AND ?2 IS NULL ORDER BY e.is_catch_up, e.key LIMIT 1";
-const NEXT_OF_TASK: &str = "SELECT e.id FROM executions e JOIN cues c ON c.key = e.cue_key
-  WHERE e.queue_name = 'claim' AND e.user_key = ?1 AND e.task = ?2 ORDER BY e.is_catch_up, e.key LIMIT 1";
+const LIST: &str = claimable!(claimable_columns!(), "(?3 IS NULL OR e.agent = ?3) AND ?4 IS NULL");
+const LIST_OF_TASK: &str =
+    claimable!(claimable_columns!(), "(?3 IS NULL OR e.agent = ?3) AND e.task = ?4");
+const NEXT: &str = claimable!("e.id", "?3 IS NULL");
+const NEXT_OF_TASK: &str = claimable!("e.id", "e.task = ?3");
 
 pub fn find_next(
     read: &ReadTx<'_>,
     user_key: UserKey,
     task: Option<&str>,
 ) -> Result<Option<ExecutionId>> {
-    read.find(if task.is_some() { NEXT_OF_TASK } else { NEXT }, (user_key, task))
+    read.find(if task.is_some() { NEXT_OF_TASK } else { NEXT }, (user_key, 1_i64, task))
 }
 
 pub fn payload_size(read: &ReadTx<'_>, user_key: UserKey, id: ExecutionId) -> Result<usize> {
@@ -336,9 +333,8 @@ mod tests {
     }
 
     plan_test! { every_query_uses_its_index_and_none_sorts:
-        list_sql(&ClaimFilter::default()) => "executions_to_claim (user_key=?)",
-        list_sql(&ClaimFilter { task: Some("resize".to_owned()), agent: None })
-            => "executions_to_claim_by_task (user_key=? AND task=?)",
+        LIST => "executions_to_claim (user_key=?)",
+        LIST_OF_TASK => "executions_to_claim_by_task (user_key=? AND task=?)",
         NEXT => "executions_to_claim (user_key=?)",
         NEXT_OF_TASK => "executions_to_claim_by_task (user_key=? AND task=?)",
         CLAIM => "INTEGER PRIMARY KEY (rowid=?)",

@@ -1,8 +1,6 @@
 //! The delivery queue, its claims and attempts. A request changes only a row that is in a queue; an attempt that has
 //! begun is in none.
 
-use std::collections::VecDeque;
-
 use jiff::{SignedDuration, Timestamp};
 
 use crate::domain::account::stats::Figures;
@@ -16,12 +14,12 @@ use crate::domain::row_keys::{ExecutionKey, UserKey};
 use crate::domain::time::saturating_add;
 use crate::domain::webhook::delivery::{AttemptRef, DeliverySpec};
 use crate::error::Result;
-use crate::store::db::columns::{callback_columns, row, row_count};
+use crate::store::db::columns::{callback_columns, row, row_count, select};
 use crate::store::db::counters::QueueName;
 use crate::store::db::meta;
 use crate::store::executions::claims::first_check;
 use crate::store::executions::{NEVER, attempts, policies};
-use crate::store::fair_queue::{self, AccountRows, FairQueue, Grant, ReadyRow, Rotation};
+use crate::store::fair_queue::{self, FairQueue, Grant, ReadyRow, Rotation};
 use crate::store::{ReadTx, WakeSet, WriteTx};
 
 impl ClaimedDelivery {
@@ -116,7 +114,7 @@ row!(attempt_ref_columns, "executions.", AttemptRef {
 row! { claimed_columns, "",
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClaimedDelivery {
-    pub attempt_ref: AttemptRef = "",
+    pub attempt_ref: AttemptRef = (attempt_ref_columns),
     /// The most that its body and its custom headers take in memory while it is sent.
     pub bytes: usize = "coalesce(octet_length(payloads.body), 0) + 3 * coalesce(octet_length(callback_headers), 0)",
     pub takes_outcome: bool = "outcome_from_response IS 1",
@@ -128,11 +126,9 @@ pub struct ClaimedDelivery {
 
 // Outer joins: an execution without a cue must be claimed and failed, or it would stay first in the queue. Reads
 // lengths, not texts.
-const FIND: &str = concat!(
-    "SELECT ",
-    attempt_ref_columns!(),
-    claimed_columns!(),
-    " FROM executions LEFT JOIN cues ON cues.key = executions.cue_key
+const FIND: &str = select!(
+    claimed_columns,
+    "FROM executions LEFT JOIN cues ON cues.key = executions.cue_key
            LEFT JOIN payloads ON payloads.key = executions.payload_key
      WHERE executions.key = ?1"
 );
@@ -216,7 +212,17 @@ pub fn claim_batch(
         return Ok(Vec::new());
     }
     let ready_sql = if policies::has_changed(tx)? { READY_AND_FOLLOWING } else { READY };
-    let ready = fair_queue::take(&DeliveryQueue { read: tx, ready_sql }, rotation, try_acquire)?;
+    let queue = FairQueue {
+        priorities: 2,
+        next_user: &|from| tx.find(NEXT_USER, [from]),
+        next_destination: &|rows, from| {
+            tx.find(NEXT_DESTINATION, (rows.user_key, rows.priority, from))
+        },
+        ready: &|rows, destination, after, limit| {
+            tx.all(ready_sql, (rows.user_key, rows.priority, destination, after, limit))
+        },
+    };
+    let ready = fair_queue::take(&queue, rotation, try_acquire)?;
     let mut claimed = Vec::with_capacity(ready.len());
     for ReadyRow { key, .. } in ready {
         claimed.push(tx.one(FIND, (key, now))?);
@@ -281,35 +287,6 @@ pub fn requeue_interrupted(tx: &WriteTx<'_>, now: Timestamp) -> Result<usize> {
     Ok(requeued)
 }
 
-struct DeliveryQueue<'a, 'b> {
-    read: &'a ReadTx<'b>,
-    ready_sql: &'static str,
-}
-
-impl FairQueue for DeliveryQueue<'_, '_> {
-    const PRIORITIES: u32 = 2;
-
-    fn next_user(&self, from: UserKey) -> Result<Option<UserKey>> {
-        self.read.find(NEXT_USER, [from])
-    }
-
-    fn next_destination(&self, rows: AccountRows, from: i64) -> Result<Option<i64>> {
-        self.read.find(NEXT_DESTINATION, (rows.user_key, rows.priority, from))
-    }
-
-    fn ready(
-        &self,
-        rows: AccountRows,
-        destination: i64,
-        after: i64,
-        limit: usize,
-    ) -> Result<VecDeque<i64>> {
-        let AccountRows { user_key, priority } = rows;
-        let of = (user_key, priority, destination, after, limit);
-        Ok(VecDeque::from(self.read.all(self.ready_sql, of)?))
-    }
-}
-
 pub struct LoadedDelivery {
     pub claimed: ClaimedDelivery,
     /// An error if there is nothing to send or the rows cannot be read: that execution fails, and the others are sent.
@@ -354,10 +331,9 @@ pub struct ShownDelivery {
     pub cue_updated_at: Timestamp = "cues.updated_at",
 } }
 
-const SHOW_REQUEST: &str = concat!(
-    "SELECT ",
-    shown_columns!(),
-    " FROM executions JOIN cues ON cues.key = executions.cue_key
+const SHOW_REQUEST: &str = select!(
+    shown_columns,
+    "FROM executions JOIN cues ON cues.key = executions.cue_key
           JOIN users ON users.key = executions.user_key
           LEFT JOIN payloads ON payloads.key = executions.payload_key
      WHERE executions.id = ?2 AND executions.user_key = ?1 AND executions.transport = 'webhook'"

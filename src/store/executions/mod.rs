@@ -20,7 +20,7 @@ use crate::domain::ids::ExecutionId;
 use crate::domain::json::JsonText;
 use crate::domain::row_keys::{ExecutionKey, UserKey};
 use crate::error::Result;
-use crate::store::db::columns::{FromRow, RowReader, row};
+use crate::store::db::columns::{FromRow, RowReader, row, select};
 use crate::store::db::counters::{QueueName, WriteEvent};
 use crate::store::executions::claims::first_check;
 use crate::store::{ReadTx, WriteTx};
@@ -59,11 +59,18 @@ row!(columns, "e.", Execution {
 });
 pub(super) use columns;
 
-// The execution is the first of the columns.
+row!(report_columns, "o.", OutcomeReport { success, result, error, metadata, evidence });
+
+row!(verdict_columns, "o.", Verdict { verified_at, valid, reason });
+
+row!(outcome_columns, "o.", Outcome {
+    recorded_at, report = (report_columns), verdict = (verdict_columns)
+});
+
 row! { detail_columns, "",
 #[derive(Debug, Clone, PartialEq)]
 pub struct ExecutionDetails {
-    pub execution: Execution = "",
+    pub execution: Execution = (columns),
     pub cue_id: String = "c.id",
     pub cue_name: String = "c.name",
     pub max_attempts: u32 = "c.max_attempts",
@@ -72,25 +79,20 @@ pub struct ExecutionDetails {
     pub is_buffered: bool = "e.queue_name IS 'waiting' AND e.due_at = 253370764800000",
     /// It waits for its turn in this flow.
     pub flow_key: Option<String> = "iif(e.queue_name = 'send' AND e.destination_hash < 0, c.flow_key, NULL)",
-    pub outcome: Option<Outcome> = "o.recorded_at, o.success, o.result, o.error, o.metadata, o.evidence, o.verified_at, o.valid, o.reason",
+    pub outcome: Option<Outcome> = (outcome_columns),
 } }
 
-macro_rules! select {
-    ($filter:literal) => {
-        concat!(
-            "SELECT ",
-            columns!(),
-            detail_columns!(),
-            " FROM executions e
-              JOIN cues c ON c.key = e.cue_key
-              LEFT JOIN outcomes o ON o.execution_key = e.key
-             WHERE ",
-            $filter
+macro_rules! details {
+    () => {
+        select!(
+            detail_columns,
+            "FROM executions e JOIN cues c ON c.key = e.cue_key
+               LEFT JOIN outcomes o ON o.execution_key = e.key WHERE "
         )
     };
 }
 
-const DETAILS: &str = select!("");
+const DETAILS: &str = details!();
 
 /// In `due_at`: an execution that is never checked, or that waits for the end of another one. The year 9999, because
 /// every reader of an execution reads the column as an instant.
@@ -158,11 +160,11 @@ pub fn find(
     user_key: UserKey,
     id: ExecutionId,
 ) -> Result<Option<ExecutionDetails>> {
-    read.find(select!("e.user_key = ?1 AND e.id = ?2"), (user_key, id))
+    read.find(concat!(details!(), "e.user_key = ?1 AND e.id = ?2"), (user_key, id))
 }
 
 pub fn find_by_key(read: &ReadTx<'_>, key: ExecutionKey) -> Result<Option<ExecutionDetails>> {
-    read.find(select!("e.key = ?1"), [key])
+    read.find(concat!(details!(), "e.key = ?1"), [key])
 }
 
 pub fn insert_outcome(
@@ -240,24 +242,8 @@ pub fn save_outcome(
     )
 }
 
-impl FromRow for Outcome {
-    const WIDTH: usize = 9;
-
+impl FromRow for Evidence {
     fn read(columns: &mut RowReader<'_, '_>) -> rusqlite::Result<Self> {
-        let recorded_at = columns.get()?;
-        let report = OutcomeReport {
-            success: columns.get()?,
-            result: columns.get()?,
-            error: columns.get()?,
-            metadata: columns.get()?,
-            evidence: columns.get::<Option<JsonText>>()?.map(Evidence::from).unwrap_or_default(),
-        };
-        let verdict = match columns.get()? {
-            Some(verified_at) => {
-                Some(Verdict { valid: columns.get()?, reason: columns.get()?, verified_at })
-            }
-            None => None,
-        };
-        Ok(Self { report, recorded_at, verdict })
+        Ok(columns.get::<Option<JsonText>>()?.map(Self::from).unwrap_or_default())
     }
 }

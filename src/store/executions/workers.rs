@@ -4,7 +4,7 @@ use serde_json::json;
 use crate::domain::execution::worker::Worker;
 use crate::domain::row_keys::UserKey;
 use crate::error::Result;
-use crate::store::db::columns::row;
+use crate::store::db::columns::{row, select};
 use crate::store::{MAX_LIST_BYTES, ReadTx, WriteTx};
 
 /// Workers in one list, which has no pages; the latest heartbeats first. A choice, not a measurement.
@@ -97,10 +97,9 @@ pub fn delete_silent(tx: &WriteTx<'_>, silent: &[SilentWorker], until: Timestamp
 
 /// The user's workers, latest heartbeat first, at most a thousand and [`MAX_LIST_BYTES`], and whether there are more.
 pub fn list(read: &ReadTx<'_>, user_key: UserKey) -> Result<(Vec<Worker>, bool)> {
-    let sql = concat!(
-        "SELECT ",
-        columns!(),
-        " FROM workers WHERE user_key = ?1 ORDER BY last_heartbeat DESC, worker_id LIMIT ?2 + 0"
+    let sql = select!(
+        columns,
+        "FROM workers WHERE user_key = ?1 ORDER BY last_heartbeat DESC, worker_id LIMIT ?2 + 0"
     );
     read.page(sql, (user_key, MAX_LISTED + 1), MAX_LISTED, MAX_LIST_BYTES)
 }

@@ -242,8 +242,7 @@ pub fn delete_first_cues(tx: &WriteTx<'_>, user_key: UserKey, limit: u32) -> Res
 }
 
 fn remove_cue(tx: &WriteTx<'_>, user_key: UserKey, id: &str) -> Result<Option<CueKey>> {
-    let sql = "SELECT key FROM cues WHERE id = ?2 AND user_key = ?1";
-    let Some(cue_key) = tx.find(sql, (user_key, id))? else { return Ok(None) };
+    let Some(cue_key) = cues::find_key(tx, user_key, id)? else { return Ok(None) };
     flows::leave(tx, cue_key)?;
     tx.run("DELETE FROM cues WHERE key = ?1", [cue_key])?;
     tx.run("DELETE FROM retention_queue WHERE cue_key = ?1", [cue_key])?;
