@@ -13,14 +13,16 @@ pub type Documents = BTreeMap<String, String>;
 /// The headings of the index, in this order (Diátaxis). Not all need to be there.
 pub const KINDS: [&str; 4] = ["Tutorials", "How-to guides", "Reference", "Explanation"];
 
-/// The pictures and comments of the repository, which a server does not have. Other HTML is a mistake.
-const LEFT_OUT: [&str; 5] = ["<picture", "</picture", "<source", "<img", "<!--"];
+/// What the paragraphs of the repository begin with that a server does not have. Other HTML is a mistake.
+const LEFT_OUT: [&str; 2] = ["<picture", "<!--"];
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Heading {
     pub level: u8,
     pub anchor: String,
     pub text: String,
+    /// Its place in the Markdown, in bytes.
+    pub start: usize,
 }
 
 /// A page in the list of the index.
@@ -46,10 +48,6 @@ fn parse(markdown: &str) -> Parser<'_> {
     // `## Title {#anchor}`: the generated pages have anchors that outlast their titles.
     let anchors = Options::ENABLE_HEADING_ATTRIBUTES;
     Parser::new_ext(markdown, Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | anchors)
-}
-
-fn level_of(level: HeadingLevel) -> u8 {
-    level as u8
 }
 
 /// The text of events, without their markup.
@@ -88,13 +86,13 @@ impl Anchors {
 pub fn headings(markdown: &str) -> Vec<Heading> {
     let (mut anchors, mut found) = (Anchors::default(), Vec::new());
     let (mut inside, mut own): (Option<Vec<Event<'_>>>, _) = (None, None);
-    for event in parse(markdown) {
+    for (event, place) in parse(markdown).into_offset_iter() {
         match event {
             Event::Start(Tag::Heading { id, .. }) => (inside, own) = (Some(Vec::new()), id),
             Event::End(TagEnd::Heading(level)) => {
                 let text = text_of(&inside.take().unwrap_or_default());
                 let anchor = own.take().map_or_else(|| anchors.of(&text), |id| id.to_string());
-                found.push(Heading { level: level_of(level), anchor, text });
+                found.push(Heading { level: level as u8, anchor, text, start: place.start });
             }
             event => inside.iter_mut().for_each(|events| events.push(event.clone())),
         }
@@ -102,20 +100,16 @@ pub fn headings(markdown: &str) -> Vec<Heading> {
     found
 }
 
+/// A page without its pictures and comments.
+pub fn without_pictures(markdown: &str) -> String {
+    let is_kept = |part: &&str| !LEFT_OUT.iter().any(|start| part.starts_with(start));
+    markdown.split("\n\n").filter(is_kept).collect::<Vec<_>>().join("\n\n")
+}
+
 /// The text of the first heading, which is the title of a page.
 pub fn title(markdown: &str) -> Option<String> {
     let first = headings(markdown).into_iter().next();
     first.filter(|heading| heading.level == 1).map(|heading| heading.text)
-}
-
-fn links(markdown: &str) -> Vec<String> {
-    let of_event = |event| match event {
-        Event::Start(Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. }) => {
-            Some(dest_url.to_string())
-        }
-        _ => None,
-    };
-    parse(markdown).filter_map(of_event).collect()
 }
 
 /// The file and the anchor that a link of a file leads to; `None` if it leads out of the repository.
@@ -142,30 +136,6 @@ pub fn resolve(file: &str, path: &str) -> String {
         }
     }
     parts.join("/")
-}
-
-/// The links that lead nowhere, each as a sentence. `exists` is asked about files that are none of the documents.
-pub fn broken_links(documents: &Documents, exists: &dyn Fn(&str) -> bool) -> Vec<String> {
-    let anchors: BTreeMap<&String, BTreeSet<String>> = documents
-        .iter()
-        .map(|(file, text)| (file, headings(text).into_iter().map(|it| it.anchor).collect()))
-        .collect();
-    let mut broken = Vec::new();
-    for (file, text) in documents {
-        for link in links(text) {
-            let Some((path, anchor)) = target(file, &link) else { continue };
-            let missing = match (anchors.get(&path), anchor) {
-                (None, _) if exists(&path) => continue,
-                (None, _) => format!("there is no {path}"),
-                (Some(known), Some(anchor)) if !known.contains(&anchor) => {
-                    format!("{path} has no heading #{anchor}")
-                }
-                (Some(_), _) => continue,
-            };
-            broken.push(format!("{file}: the link {link} is broken: {missing}"));
-        }
-    }
-    broken
 }
 
 /// The pages that the index lists, in its order.
@@ -209,28 +179,13 @@ fn entry(index_file: &str, kind: &'static str, events: &[Event<'_>]) -> Option<E
     Some(Entry { kind, title: text_of(&events[start..end]), file, line })
 }
 
-/// The documents below `folder` that the index does not list, each as a sentence, and those that it lists twice.
-pub fn unlisted(
-    index_file: &str,
-    folder: &str,
-    documents: &Documents,
-    entries: &[Entry],
-) -> Vec<String> {
-    let pages = documents.keys().filter(|file| file.starts_with(folder) && *file != index_file);
-    let count = |file: &String| entries.iter().filter(|entry| entry.file == *file).count();
-    let wrong = pages.filter(|file| count(file) != 1);
-    wrong
-        .map(|file| format!("{index_file}: list {file} once, under the heading of its kind"))
-        .collect()
-}
-
 /// Whether a page begins with a list of its sections. They have their links there, the other headings in themselves.
 pub fn are_listed(headings: &[Heading]) -> bool {
     headings.iter().filter(|heading| heading.level == 2).count() >= 3
 }
 
 /// The HTML of a page, with an anchor at each heading.
-/// Errors: HTML in the text that is no picture.
+/// Errors: HTML in the text.
 pub fn to_html(
     markdown: &str,
     destination: &dyn Fn(&str) -> Destination,
@@ -245,10 +200,7 @@ pub fn to_html(
             Event::End(TagEnd::Image) => pictures -= 1,
             _ if pictures > 0 => {}
             Event::Html(text) | Event::InlineHtml(text) => {
-                let start = text.trim_start();
-                if !start.is_empty() && !LEFT_OUT.iter().any(|known| start.starts_with(known)) {
-                    return Err(format!("HTML is not rendered: {start}"));
-                }
+                return Err(format!("HTML is not rendered: {}", text.trim()));
             }
             Event::Start(Tag::Heading { level, .. }) => {
                 let anchor = anchors.next().map(|heading| heading.anchor).unwrap_or_default();
