@@ -54,16 +54,24 @@ pub enum CliError {
 impl CliError {
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::OnlyShown => 0,
-            Self::Failed(_) => 1,
-            Self::Usage(_) => 2,
-            Self::NotFound(_) => 3,
-            Self::Refused(_) => 5,
-            Self::CueLimit(_) => 6,
-            Self::WaitedFailed(_) | Self::Differs(_) => 8,
-            Self::Interrupted(_) => 130,
             Self::Client(error) => error.exit_code(),
-            Self::Json(error) => error.exit_code(),
+            other => other.kind().0,
+        }
+    }
+
+    /// The exit code, and the code in JSON.
+    fn kind(&self) -> (u8, &'static str) {
+        match self {
+            Self::OnlyShown => (0, "failed"),
+            Self::Failed(_) | Self::Client(_) => (1, "failed"),
+            Self::Usage(_) => (2, "usage"),
+            Self::NotFound(_) => (3, "not_found"),
+            Self::Refused(_) => (5, "refused"),
+            Self::CueLimit(_) => (6, "cue_limit_exceeded"),
+            Self::WaitedFailed(_) => (8, "failed_run"),
+            Self::Differs(_) => (8, "differences"),
+            Self::Interrupted(_) => (130, "interrupted"),
+            Self::Json(error) => (error.exit_code(), "failed"),
         }
     }
 
@@ -84,17 +92,10 @@ impl CliError {
     }
 
     fn to_json(&self) -> Value {
-        let code = match self {
-            Self::Client(error) => return error.to_json(),
-            Self::Usage(_) => "usage",
-            Self::NotFound(_) => "not_found",
-            Self::Refused(_) => "refused",
-            Self::WaitedFailed(_) => "failed_run",
-            Self::Differs(_) => "differences",
-            Self::CueLimit(_) => "cue_limit_exceeded",
-            Self::Interrupted(_) => "interrupted",
-            Self::Failed(_) | Self::OnlyShown | Self::Json(_) => "failed",
-        };
+        if let Self::Client(error) = self {
+            return error.to_json();
+        }
+        let (_, code) = self.kind();
         json!({"error": {"code": code, "message": self.to_string(), "status": null}})
     }
 }

@@ -29,7 +29,7 @@ pub const SHORT: [(&str, &str); 9] = [
 ];
 
 /// Short forms with a meaning of their own: `worker: true` and `paused: true`.
-const SWITCHES: [(&str, &str, [&str; 2]); 2] =
+pub const SWITCHES: [(&str, &str, [&str; 2]); 2] =
     [("worker", "transport", ["webhook", "worker"]), ("paused", "status", ["active", "paused"])];
 
 /// A schedule as a person writes it, until it is understood. The API has no such field.

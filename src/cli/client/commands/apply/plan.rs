@@ -19,10 +19,11 @@ use crate::client::Client;
 use crate::client::request::{ApiRequest, ClientError, segment};
 use crate::domain::channel::services::SettingKind;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Action {
     Created,
     Updated,
+    #[default]
     Unchanged,
     Deleted,
 }
@@ -39,7 +40,7 @@ impl Action {
 }
 
 /// A cue or a channel, and what happens to it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Change {
     pub kind: &'static str,
     pub action: Action,
@@ -93,21 +94,7 @@ impl Plan {
 
 impl Change {
     fn new(kind: &'static str, action: Action, key: &str) -> Self {
-        let (next_run, next_run_before) = (Value::Null, Value::Null);
-        let (fields, key, slug) = (Vec::new(), key.to_owned(), String::new());
-        let (more_active, more_cues) = (0, 0);
-        Self {
-            kind,
-            action,
-            key,
-            slug,
-            id: None,
-            fields,
-            next_run,
-            next_run_before,
-            more_active,
-            more_cues,
-        }
+        Self { kind, action, key: key.to_owned(), ..Self::default() }
     }
 
     /// What a command takes as the id: a cue that does not exist yet has only its slug.
