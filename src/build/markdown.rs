@@ -141,42 +141,30 @@ pub fn resolve(file: &str, path: &str) -> String {
 /// The pages that the index lists, in its order.
 /// Errors: a heading that is none of [`KINDS`] or is out of their order; an entry without a link.
 pub fn entries(index_file: &str, index: &str) -> Result<Vec<Entry>, String> {
-    let (mut kind, mut next, mut found) = (None, 0, Vec::new());
-    let mut inside: Option<Vec<Event<'_>>> = None;
-    for event in parse(index) {
-        match event {
-            Event::Start(Tag::Heading { .. } | Tag::Item) => inside = Some(Vec::new()),
-            Event::End(TagEnd::Heading(HeadingLevel::H2)) => {
-                let text = text_of(&inside.take().unwrap_or_default());
-                let index = KINDS.iter().skip(next).position(|known| **known == text);
-                let wrong =
-                    || format!("{index_file}: {text:?} must be one of {KINDS:?}, in this order");
-                next += index.ok_or_else(wrong)? + 1;
-                kind = KINDS.get(next - 1).copied();
-            }
-            Event::End(TagEnd::Item) => {
-                let events = inside.take().unwrap_or_default();
-                let text = text_of(&events);
-                let entry = kind.and_then(|kind| entry(index_file, kind, &events));
-                found.push(
-                    entry
-                        .ok_or_else(|| format!("{index_file}: {text:?} needs a link to a page"))?,
-                );
-            }
-            event => inside.iter_mut().for_each(|events| events.push(event.clone())),
+    let (mut kinds, mut kind, mut found) = (KINDS.iter(), None, Vec::new());
+    for line in index.lines() {
+        if let Some(text) = line.strip_prefix("## ") {
+            kind = kinds.find(|known| **known == text);
+            kind.ok_or_else(|| {
+                format!("{index_file}: {text:?} must be one of {KINDS:?}, in this order")
+            })?;
+        } else if let Some(item) = line.strip_prefix("- ") {
+            let entry = kind.and_then(|kind| entry(index_file, kind, item));
+            found.push(
+                entry.ok_or_else(|| format!("{index_file}: {item:?} needs a link to a page"))?,
+            );
         }
     }
     Ok(found)
 }
 
-fn entry(index_file: &str, kind: &'static str, events: &[Event<'_>]) -> Option<Entry> {
-    let is_start = |event: &Event<'_>| matches!(event, Event::Start(Tag::Link { .. }));
-    let start = events.iter().position(is_start)?;
-    let end = events.iter().position(|event| matches!(event, Event::End(TagEnd::Link)))?;
-    let Event::Start(Tag::Link { dest_url, .. }) = &events[start] else { return None };
-    let (file, _) = target(index_file, dest_url)?;
-    let line = text_of(&events[end..]).trim_start_matches([':', ' ']).to_owned();
-    Some(Entry { kind, title: text_of(&events[start..end]), file, line })
+/// Of `[Title](file.md): what it is about`.
+fn entry(index_file: &str, kind: &'static str, item: &str) -> Option<Entry> {
+    let (title, rest) = item.strip_prefix('[')?.split_once("](")?;
+    let (link, line) = rest.split_once("): ")?;
+    let (file, _) = target(index_file, link)?;
+    let [title, line] = [title, line].map(|text| text.replace('`', ""));
+    Some(Entry { kind, title, file, line })
 }
 
 /// Whether a page begins with a list of its sections. They have their links there, the other headings in themselves.
