@@ -24,15 +24,15 @@ use crate::domain::schedule::wall_clock::{ClockFault, is_behind};
 use crate::domain::test_call::{TestCall, TestCallLimits, TestCallResult};
 use crate::domain::webhook::echo::EchoStore;
 use crate::events::Events;
-use crate::locks::Mutex;
 use crate::mail::limit::MailLimits;
 use crate::mail::queue::LoginMailer;
 use crate::metrics::engine::EngineStats;
 use crate::metrics::{Family, Histogram, TIME};
-use crate::random::ExecutionIdSource;
 use crate::store::accounts::users::KeyOwners;
 use crate::store::db::{meta, open};
 use crate::store::{CommitListeners, OpenError, Store, WakeSet};
+use crate::system::locks::Mutex;
+use crate::system::random::ExecutionIdSource;
 
 /// The calls of users, by row key.
 pub type CallLimiter = Arc<Mutex<SlidingWindows<UserKey>>>;

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::domain::api_error::{FieldError, LocSegment, Refusal};
 use crate::domain::json::{JsonObject, JsonStr, JsonText, unescaped};
-use crate::locks::Mutex;
+use crate::system::locks::Mutex;
 
 /// Errors in one response. A body of 2 MB can contain a million.
 const MAX_ERRORS: usize = 100;

@@ -31,15 +31,15 @@ use crate::engine::delivery::threads::STACK;
 use crate::engine::webhook_client::{DeliveryError, MAX_KEPT_BODY, WebhookClient, WebhookRequest};
 use crate::engine::{AFTER_FAULT, EngineThread, channels, pause_after};
 use crate::error::{Error, Result};
-use crate::locks::Mutex;
 use crate::mail::{Mail, MailTransport, SmtpError};
-use crate::panics;
 use crate::service;
 use crate::service::channels::{ChannelResult, MessageOutcome};
 use crate::store::db::meta;
 use crate::store::fair_queue::{Grant, Rotation};
 use crate::store::outbox::{self, Notification};
 use crate::store::{ReadTx, WakeSet, WriteTx};
+use crate::system::locks::Mutex;
+use crate::system::panics;
 
 /// POSTs at a time, each on a thread of its own that ends with it. An account may have a third of them under way to
 /// destinations that hang: its channels, all of them, do not wait for one another.

@@ -14,7 +14,7 @@ use crate::domain::account::rate_limit::rate_limit_address;
 use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::domain::row_keys::UserKey;
 use crate::error::{Error, Result};
-use crate::locks::Mutex;
+use crate::system::locks::Mutex;
 
 /// Long polls and event streams that an account may have open. Each holds a connection, and every execution that
 /// becomes claimable makes each poll read the database. A fleet of workers shares this number; with `--limits off` it

@@ -29,9 +29,9 @@ use crate::domain::ids::ExecutionId;
 use crate::domain::json::{self, JsonError, JsonStr, JsonText};
 use crate::error::{Error, Result};
 use crate::http::limits::{MAX_WAITING, Owner, Reservation, Shares};
-use crate::locks::Mutex;
 use crate::service::executions::not_found;
 use crate::store::accounts::idempotency::{IdempotencyRequest, StoredResponse};
+use crate::system::locks::Mutex;
 
 /// Seconds for `Retry-After` of a long poll beyond the limit: a client that is refused needs no more than this to poll
 /// without waiting.

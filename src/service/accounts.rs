@@ -15,7 +15,6 @@ use crate::domain::row_keys::UserKey;
 use crate::domain::time::saturating_add;
 use crate::error::{Error, Result};
 use crate::mail::MailTransport;
-use crate::random;
 use crate::service::finish::{fire_overdue_above_limit, pause_above_limit};
 use crate::service::fire::CueFirer;
 use crate::service::notify;
@@ -25,6 +24,7 @@ use crate::store::accounts::{api_keys, device_logins};
 use crate::store::db::meta;
 use crate::store::executions::{delivery_queue, policies};
 use crate::store::{Pending, ReadTx, Store, WriteTx, channels, outbox};
+use crate::system::random;
 
 #[derive(Debug, Clone)]
 pub struct NewAccount {

@@ -21,11 +21,11 @@ use crate::domain::row_keys::{CueKey, ExecutionKey, UserKey};
 use crate::domain::text::hex;
 use crate::domain::time::saturating_sub;
 use crate::error::{Error, Result};
-use crate::random;
 use crate::store::accounts::users;
 use crate::store::channels::{self, DueReminder, NextTurn};
 use crate::store::outbox::{self, FailedExecution, NewNotification};
 use crate::store::{Pending, ReadTx, WriteTx};
+use crate::system::random;
 
 /// Notices that wait for an account, at most: a digest counts that many, and says "at least" of more.
 const MAX_NOTICES: u32 = 2_000;

@@ -14,7 +14,6 @@ use crate::domain::row_keys::UserKey;
 use crate::domain::webhook::callback::Callback;
 use crate::domain::webhook::flow::Flow;
 use crate::error::{Error, Result};
-use crate::random;
 use crate::service::accounts::disabled;
 use crate::service::finish::record_overdue_as_missed;
 use crate::service::fire::CueFirer;
@@ -27,6 +26,7 @@ use crate::store::cues::flows;
 use crate::store::executions::policies;
 use crate::store::maintenance::retention;
 use crate::store::{Pending, ReadTx, WakeSet, WriteTx, cues};
+use crate::system::random;
 
 /// The response to a create, and the payload of its request: the response shows it, but does not store it.
 #[derive(Debug)]

@@ -18,8 +18,6 @@ use crate::domain::schedule::catch_up::{
     CaughtUp, FirePlan, MissReason, Outage, fire_plan, outage_at,
 };
 use crate::error::Result;
-use crate::panics;
-use crate::random::ExecutionIdSource;
 use crate::service::{events, notify, overlap};
 use crate::store::accounts::users;
 use crate::store::cues::due_cues::{self, DueCue};
@@ -27,6 +25,8 @@ use crate::store::db::counters::WriteEvent;
 use crate::store::db::meta;
 use crate::store::executions::{self, claims, policies};
 use crate::store::{ReadTx, WakeSet, WriteTx, cues};
+use crate::system::panics;
+use crate::system::random::ExecutionIdSource;
 
 /// Runs that a change fires at most before it applies (contract §4.12). Only a test clock leaves more for one cue.
 pub(super) const MAX_OVERDUE_RUNS: usize = 500;

@@ -16,7 +16,6 @@ use crate::domain::row_keys::UserKey;
 use crate::domain::schedule::{ScheduleError, Zone, parse_instant};
 use crate::domain::webhook::callback::Callback;
 use crate::error::{Error, Result};
-use crate::random::ExecutionIdSource;
 use crate::service::accounts::disabled;
 use crate::service::cues::find;
 use crate::service::events;
@@ -29,6 +28,7 @@ use crate::store::accounts::idempotency::{
 use crate::store::accounts::users;
 use crate::store::executions::{ExecutionDetails, delivery_queue};
 use crate::store::{Pending, WriteTx, cues};
+use crate::system::random::ExecutionIdSource;
 
 #[derive(Debug, Clone)]
 pub struct ManualRun {

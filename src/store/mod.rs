@@ -30,10 +30,8 @@ pub use crate::store::db::open::OpenError;
 pub use crate::store::db::transactions::{Pending, ReadFn, ReadTx, WakeSet, WriteTx};
 pub use crate::store::db::writer::{CommitListeners, WriteFn};
 
-use crate::cores;
 use crate::domain::row_keys::UserKey;
 use crate::error::{Error, Result};
-use crate::panics;
 use crate::store::db::counters::WriteStats;
 use crate::store::db::open::ServerLock;
 use crate::store::db::open::{self, SCHEMA_VERSION};
@@ -41,6 +39,8 @@ use crate::store::db::transactions::{ConnectionPool, CorruptionFlag, ReaderThrea
 use crate::store::db::writer::{WriteSource, Writer};
 use crate::store::db::{meta, transactions};
 use crate::store::maintenance::{check, migrations};
+use crate::system::cores;
+use crate::system::panics;
 
 /// Threads of [`Store::read`]. Two saturate two cores; each further one costs a page cache of 2 MB.
 const READER_THREADS: usize = 2;

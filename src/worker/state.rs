@@ -12,7 +12,7 @@ use rustix::fs::{Access, access};
 use crate::api::work::Claim;
 use crate::client::Client;
 use crate::client::request::{ApiResponse, ClientError};
-use crate::locks::{Condvar, Mutex};
+use crate::system::locks::{Condvar, Mutex};
 use crate::worker::api::Api;
 use crate::worker::process::{Cause, EndRequest};
 

@@ -18,8 +18,8 @@ use crate::engine::webhook_client::{
 };
 use crate::error::Error;
 use crate::metrics::milliseconds;
-use crate::panics;
 use crate::store::executions::delivery_queue::{AttemptRecord, ClaimedDelivery, LoadedDelivery};
+use crate::system::panics;
 
 /// The pause after a database error, before another attempt: long enough to keep the log readable while a disk fails.
 const AFTER_READ_ERROR: SignedDuration = SignedDuration::from_secs(5);

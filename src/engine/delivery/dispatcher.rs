@@ -13,7 +13,6 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::app::{App, CallLimiter};
 use crate::clock::MAX_WAIT;
-use crate::cores;
 use crate::domain::account::plan::CALL_INTERVAL;
 use crate::domain::notification::event::EventType;
 use crate::domain::row_keys::CueKey;
@@ -25,8 +24,6 @@ use crate::engine::delivery::threads::{DeliveryThreads, SMALL};
 use crate::engine::webhook_client::WebhookClient;
 use crate::engine::{EngineThread, pause_after};
 use crate::error::{Error, Result};
-use crate::locks::Mutex;
-use crate::panics;
 use crate::service::deadlines::fail_expired;
 use crate::service::events;
 use crate::service::finish::record_attempt;
@@ -37,6 +34,9 @@ use crate::store::executions::delivery_queue::{
 };
 use crate::store::fair_queue::{Grant, Rotation};
 use crate::store::{WakeSet, WriteTx};
+use crate::system::cores;
+use crate::system::locks::Mutex;
+use crate::system::panics;
 
 /// Time limit of a stop for running deliveries (contract §1.3).
 pub(in crate::engine) const DRAIN: Duration = Duration::from_secs(30);

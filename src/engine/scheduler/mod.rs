@@ -26,13 +26,13 @@ use crate::engine::scheduler::retention_sweeper::{RetentionSweeper, SweepOutcome
 use crate::engine::{EngineThread, pause_after};
 use crate::error::{Error, Result};
 use crate::metrics::engine::SchedulerPass;
-use crate::panics;
 use crate::service::fire::{CueFirer, FireSummary};
 use crate::service::{notify, time_zones};
 use crate::store::WriteTx;
 use crate::store::cues::{due_cues, flows};
 use crate::store::db::meta;
 use crate::store::executions::delivery_queue;
+use crate::system::panics;
 
 /// Cues fired and executions created in one transaction (contract §4.12). Measured: 500 keep the writer busy for 14 ms
 /// and reach 35,000 cues a second; larger batches are no faster and hold up other writes.

@@ -31,8 +31,8 @@ use crate::domain::webhook::address_policy::AddressPolicy;
 use crate::domain::webhook::callback::{DEFAULT_TIMEOUT_SECONDS, Method};
 use crate::engine::webhook_client::address_guard::{AddressGuard, Monotonic, ResolveError};
 use crate::engine::webhook_client::lenient::{LenientConnector, Stale};
-use crate::locks::Mutex;
 use crate::metrics::Stopwatch;
+use crate::system::locks::Mutex;
 
 /// Maximum bytes of a response body that are kept: one more than is shown, so that a longer body is known as such.
 pub const MAX_KEPT_BODY: usize = MAX_SHOWN_BODY + 1;

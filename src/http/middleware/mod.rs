@@ -41,9 +41,9 @@ use crate::http::middleware::authentication::{
 use crate::http::middleware::session::find_session_owner;
 use crate::http::pages;
 use crate::http::router::{Access, Route, RouteMatch, match_route};
-use crate::locks::Mutex;
 use crate::metrics::{Stopwatch, milliseconds};
-use crate::panics;
+use crate::system::locks::Mutex;
+use crate::system::panics;
 use tokio::time::timeout_at;
 
 /// Bytes of a body that is read as JSON on the thread of its connection. That takes less than a millisecond; passing a

@@ -15,10 +15,10 @@ use crate::domain::billing::Interval;
 use crate::domain::cue::CueStatus;
 use crate::domain::row_keys::UserKey;
 use crate::error::Result;
-use crate::locks::Mutex;
 use crate::store::db::columns::{millis, row};
 use crate::store::db::open;
 use crate::store::{ReadTx, Store, WriteTx};
+use crate::system::locks::Mutex;
 
 row!(columns, "", User {
     key,

@@ -22,10 +22,10 @@ use crate::domain::notification::event::{
 };
 use crate::domain::row_keys::UserKey;
 use crate::error::{Error, Result};
-use crate::locks::Mutex;
-use crate::panics;
 use crate::store::db::columns::{FromRow, from_row};
 use crate::store::db::counters::{CounterDeltas, EventCounts, WriteEvent};
+use crate::system::locks::Mutex;
+use crate::system::panics;
 
 /// A read transaction: all its statements see the same snapshot of the database.
 #[derive(Clone, Copy)]

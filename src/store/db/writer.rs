@@ -16,13 +16,13 @@ use crate::domain::notification::event::EventSink;
 use crate::domain::row_keys::UserKey;
 use crate::error::{Error, Result};
 use crate::metrics::Stopwatch;
-use crate::panics;
 use crate::store::db::checkpoints::Checkpoints;
 use crate::store::db::counters::WriteStats;
 use crate::store::db::open;
 use crate::store::db::transactions::{
     CommitHook, CorruptionFlag, Effects, Pending, WakeSet, WriteTx, execute,
 };
+use crate::system::panics;
 
 /// Jobs in one commit. A smaller batch pays for more commits under load. Other values were not measured.
 const MAX_BATCH_JOBS: usize = 512;

@@ -44,7 +44,7 @@ use crate::client::request::{ApiRequest, ClientError};
 use crate::domain::text::one_line;
 use crate::domain::time::instant;
 use crate::domain::webhook::signature::{Verification, verify};
-use crate::locks::Mutex;
+use crate::system::locks::Mutex;
 
 const SECRET_VARIABLE: &str = "CUED_WEBHOOK_SECRET";
 

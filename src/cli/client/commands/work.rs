@@ -14,7 +14,7 @@ use crate::cli::error::{CliError, failed, usage};
 use crate::cli::output::{Format, Output, count};
 use crate::client::request::{ApiResponse, ClientError};
 use crate::logging::LogFormat;
-use crate::systemd::{Liveness, SystemdService};
+use crate::system::systemd::{Liveness, SystemdService};
 
 use crate::worker::state::{Mode, Settings, Task, WorkerSummary};
 use crate::worker::{MAX_NAME, Worker, init};
