@@ -25,7 +25,7 @@ pub struct DocsPage {
     /// The HTML as a gzip file.
     pub gzip: &'static [u8],
     /// The Markdown, likewise.
-    source: &'static [u8],
+    pub source: &'static [u8],
     /// The title and the headings below it.
     pub sections: &'static [DocsSection],
 }

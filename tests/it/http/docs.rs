@@ -14,8 +14,8 @@ use pulldown_cmark::{Event, Parser, Tag};
 use crate::http::page::PAGE_HEADERS;
 use crate::support::*;
 
-/// Compressed bytes of all pages.
-const MAX_SIZE: usize = 240 << 10;
+/// Compressed bytes of all pages: 183 KB as HTML, of which 60 are the navigation, and 111 KB as they are written.
+const MAX_SIZE: usize = 320 << 10;
 const MAX_SCRIPT: usize = 2 << 10;
 
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; form-action 'self'; \
@@ -54,7 +54,7 @@ fn values<'a>(html: &'a str, attribute: &str) -> Vec<&'a str> {
 
 #[test]
 fn all_of_the_documentation_is_small() {
-    let size: usize = PAGES.iter().map(|page| page.gzip.len()).sum();
+    let size: usize = PAGES.iter().map(|page| page.gzip.len() + page.source.len()).sum();
     assert!(size <= MAX_SIZE, "{size} bytes of gzip, more than {MAX_SIZE}");
     assert!(source("docs.js").len() <= MAX_SCRIPT, "docs.js has {} bytes", source("docs.js").len());
 }
