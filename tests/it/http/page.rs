@@ -1,6 +1,7 @@
 //! The browser page as it is served, and the size of its files.
 
 use cued::domain::account::credentials::sha256;
+use cued::domain::channel::services::{SERVICES, Setting, SettingKind};
 use cued::domain::cue_fields::{PLAIN_FIELDS, PageTexts, Values};
 use cued::http::assets::inflate;
 use cued::http::assets::{BUILD, FILES, INDEX, SCREENS};
@@ -248,6 +249,35 @@ fn the_plain_fields_of_the_page_are_those_of_the_table() {
         let found: Vec<&str> = names.filter(|name| text.contains(name)).collect();
         assert_eq!(found, [""; 0], "{path}");
     }
+}
+
+#[test]
+fn the_settings_of_channels_on_the_page_are_those_of_the_services() {
+    let row = |setting: &Setting| {
+        let mut more = match setting.kind {
+            SettingKind::Url | SettingKind::SecretUrl => vec!["type: \"url\"".to_owned()],
+            SettingKind::Address => vec!["type: \"email\"".to_owned()],
+            SettingKind::Number(_) => vec!["choices: PRIORITIES".to_owned()],
+            SettingKind::Secret | SettingKind::Text => Vec::new(),
+        };
+        let texts = [("placeholder", setting.example), ("help", setting.help)];
+        let texts = texts.iter().filter(|(_, text)| !text.is_empty());
+        more.extend(texts.map(|(name, text)| format!("{name}: {text:?}")));
+        // A choice shows that it may be left.
+        let is_told = setting.is_required || matches!(setting.kind, SettingKind::Number(_));
+        let (first, rest) = setting.label.split_at(1);
+        let optional = if is_told { "" } else { " (optional)" };
+        let label = format!("{}{rest}{optional}", first.to_uppercase());
+        let more =
+            if more.is_empty() { String::new() } else { format!(", {{ {} }}", more.join(", ")) };
+        format!("    [{:?}, {label:?}{more}],\n", setting.name)
+    };
+    let rows = SERVICES.iter().map(|service| {
+        let rows: String = service.settings.iter().map(row).collect();
+        format!("  {}: [\n{rows}  ],\n", service.channel_type.as_str())
+    });
+    let begin = "export const SETTINGS = {\n  __proto__: null,\n";
+    assert_written(LINKS, begin, rows.collect(), "};\n");
 }
 
 /// Compares the rest of a module behind `begin`, and writes it if it differs.
