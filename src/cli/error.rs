@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 use thiserror::Error as ThisError;
 
 use crate::cli::printable::print_error;
-use crate::client::request::ClientError;
+use crate::client::credentials::CredentialsError;
+use crate::client::request::{ClientError, RefusedRequest};
 use crate::domain::account::credentials::EmailError;
 use crate::domain::text::{escaped, shell_word};
 use crate::error::Error;
@@ -65,6 +66,31 @@ impl CliError {
             Self::Client(error) => error.exit_code(),
             Self::Json(error) => error.exit_code(),
         }
+    }
+
+    /// The refusal of a request.
+    pub fn refused(&mut self) -> Option<&mut RefusedRequest> {
+        match self {
+            Self::Client(ClientError::Refused(refused)) => Some(refused),
+            _ => None,
+        }
+    }
+
+    /// The status and the code of a request that has failed.
+    pub fn status(&self) -> Option<u16> {
+        if let Self::Client(error) = self { error.status() } else { None }
+    }
+
+    pub fn code(&self) -> &str {
+        if let Self::Client(error) = self { error.code() } else { "" }
+    }
+
+    /// A refusal in these words, in place of those of the server.
+    pub fn saying(mut self, text: impl Into<String>) -> Self {
+        if let Some(refused) = self.refused() {
+            refused.say(text.into());
+        }
+        self
     }
 
     pub fn into_json(self) -> Self {
@@ -148,6 +174,12 @@ impl From<Error> for CliError {
             Error::Refused(refusal) => Self::Failed(refusal.message.into_owned()),
             other => Self::Failed(other.to_string()),
         }
+    }
+}
+
+impl From<CredentialsError> for CliError {
+    fn from(error: CredentialsError) -> Self {
+        Self::Client(error.into())
     }
 }
 
