@@ -95,7 +95,7 @@ fn unread_responses_of_one_account_hold_only_its_share() {
     let (user, greedy) = (server.user(), server.user());
     let large = json!({"name": "n", "transport": "worker", "schedule": {"type": "recurring", "cron": "@daily"},
                        "payload": {"text": "x".repeat(1_000_000)}});
-    let fire = format!("/v1/cues/{}/fire", greedy.create(&large)["id"].as_str().unwrap());
+    let fire = format!("/v1/cues/{}/fire", greedy.create(&large).text("id"));
     for _ in 0..4 {
         greedy.post(&fire, &json!({})).expect(200);
     }
@@ -116,7 +116,7 @@ fn unread_responses_of_one_account_hold_only_its_share() {
     assert_served(&server, &user);
     assert_bounded(&server);
     drop(crowd);
-    until("the share is returned", || (greedy.clone().get(LIST).status == 200).then_some(()));
+    until_true("the share is returned", || greedy.clone().get(LIST).status == 200);
 }
 
 #[test]
@@ -172,7 +172,7 @@ fn a_change_without_room_for_its_response_is_not_made() {
     // Six times as large in the stored form.
     let large = json!({"name": "n", "transport": "worker", "schedule": {"type": "recurring", "cron": "0 0 1 1 *"},
                        "payload": {"text": "\u{7f}".repeat(1_040_000)}});
-    let path = format!("/v1/cues/{}", user.create(&large)["id"].as_str().unwrap());
+    let path = format!("/v1/cues/{}", user.create(&large).text("id"));
     let run = user.post(&format!("{path}/fire"), &json!({})).expect(200);
     let execution = format!("/v1/executions/{}", id(&run));
     // A third does not fit into the account's share of 16 MiB.
@@ -197,7 +197,7 @@ fn a_change_without_room_for_its_response_is_not_made() {
     user.create(&small);
     drop(unread);
     let list = user.get("/v1/cues").expect(200);
-    let names: Vec<_> = list["cues"].as_array().unwrap().iter().map(|cue| &cue["name"]).collect();
+    let names: Vec<_> = list.list("cues").iter().map(|cue| &cue["name"]).collect();
     assert_eq!(names, ["s", "n"]);
     let runs = user.get("/v1/executions").expect(200);
     assert_eq!((&runs["total"], &runs["executions"][0]["status"]), (&json!(1), &json!("pending")));

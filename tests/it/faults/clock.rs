@@ -77,8 +77,8 @@ impl Machine {
 
     pub fn instants(&self, user: &User, id: &str) -> Vec<String> {
         let cue = self.cue(user, id);
-        let executions = cue["executions"].as_array().unwrap();
-        executions.iter().map(|it| it["scheduled_for"].as_str().unwrap().to_owned()).collect()
+        let executions = cue.list("executions");
+        executions.iter().map(|it| it.text("scheduled_for").to_owned()).collect()
     }
 
     pub fn missed(&self, user: &User, id: &str) -> Value {
@@ -96,8 +96,8 @@ impl Machine {
     pub fn fire(&self, user: &User, id: &str) {
         let delivered = self.webhook_client.requests().len();
         assert_eq!(user.post(&format!("/v1/cues/{id}/fire"), &json!({})).status, 200);
-        until("the manual run is delivered", || {
-            (self.webhook_client.requests().len() > delivered).then_some(())
+        until_true("the manual run is delivered", || {
+            self.webhook_client.requests().len() > delivered
         });
     }
 
@@ -115,7 +115,7 @@ pub fn scheduled(user: &User, schedule: &Value) -> String {
     let created =
         user.post("/v1/cues", &json!({"name": "hook", "schedule": schedule, "callback": callback}));
     assert_eq!(created.status, 201, "{}", created.text());
-    created.json()["id"].as_str().unwrap().to_owned()
+    created.json().text("id").to_owned()
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn clock_jumps_of_twelve_hours_lose_no_instant_and_fire_still_works() {
     let id = hourly(&user);
 
     machine.set("2026-03-02T00:00:30Z");
-    until("the newest run fires", || (machine.instants(&user, &id).len() == 1).then_some(()));
+    until_true("the newest run fires", || machine.instants(&user, &id).len() == 1);
     assert_eq!(machine.instants(&user, &id), ["2026-03-02T00:00:00Z"]);
     let missed = user.get(&format!("/v1/cues/{id}/missed")).json();
     let expected = json!([{
@@ -144,7 +144,7 @@ fn clock_jumps_of_twelve_hours_lose_no_instant_and_fire_still_works() {
     assert_eq!(machine.cue(&user, &id)["next_run"], "2026-03-02T01:00:00+00:00");
 
     machine.set("2026-03-02T01:00:01Z");
-    until("the cue fires again", || (machine.instants(&user, &id).len() == 3).then_some(()));
+    until_true("the cue fires again", || machine.instants(&user, &id).len() == 3);
     assert_eq!(machine.instants(&user, &id)[0], "2026-03-02T01:00:00Z");
     machine.stops();
 }
@@ -189,7 +189,7 @@ fn a_clock_that_is_far_ahead_for_a_while_deletes_no_history() {
     machine.fire(&user, &id);
     machine.set("2026-03-01T12:01:00Z");
     machine.set_for_good("2099-01-01T00:00:30Z");
-    until("the newest run fires", || (machine.instants(&user, &id).len() == 2).then_some(()));
+    until_true("the newest run fires", || machine.instants(&user, &id).len() == 2);
     machine.set("2099-01-01T00:01:30Z");
     assert_eq!(machine.instants(&user, &id), ["2099-01-01T00:00:00Z", NOON]);
     machine.stops();
@@ -237,7 +237,7 @@ fn a_clock_that_is_ahead_for_a_while_drops_no_stored_response_and_no_worker() {
         fired.expect(200)["execution_id"].clone()
     };
     let first = repeat(&user, "order-1");
-    user.post("/v1/worker/heartbeat", &json!({"worker_id": "w", "handlers": []}));
+    user.beat("w");
     machine.set_for_good("2026-03-03T12:00:00Z");
     machine.stops();
     let machine = Machine::boots(&folder, "2026-04-10T12:00:00Z");
@@ -245,7 +245,7 @@ fn a_clock_that_is_ahead_for_a_while_drops_no_stored_response_and_no_worker() {
     let user = machine.api.reconnect(&user);
     machine.set("2026-03-01T12:01:00Z");
     assert_eq!(repeat(&user, "order-1"), first);
-    assert_eq!(user.get("/v1/workers").json()["workers"].as_array().unwrap().len(), 1);
+    assert_eq!(user.get("/v1/workers").json().list("workers").len(), 1);
     // One that is stored while the clock is behind.
     machine.set("2024-05-01T00:00:00Z");
     let behind = repeat(&user, "order-2");
@@ -263,12 +263,10 @@ fn a_jump_of_forty_years_for_twenty_seconds_changes_nothing() {
     let once = scheduled(&user, &json!({"type": "once", "at": "2030-01-01T00:00:00Z"}));
     machine.set("2066-03-01T12:59:50Z");
     assert_eq!(machine.state(&user), ("degraded".to_owned(), "clock_ahead".to_owned()));
-    let reason = user.get("/health").json()["reason"].as_str().unwrap().to_owned();
+    let reason = user.get("/health").json().text("reason").to_owned();
     assert_contains(&reason, &["2066-03-01T12:59:50Z", "cued clock accept"]);
     machine.elapse(Duration::from_secs(20));
-    until("the run of the right time fires", || {
-        (machine.instants(&user, &id).len() == 1).then_some(())
-    });
+    until_true("the run of the right time fires", || machine.instants(&user, &id).len() == 1);
     machine.fire(&user, &id);
     machine.set("2026-03-01T13:00:12Z");
     assert_eq!(machine.state(&user), healthy());
@@ -284,7 +282,7 @@ fn a_jump_of_forty_years_for_twenty_seconds_changes_nothing() {
         "2026-03-01T13:00:10Z",
         "2026-03-01T13:00:00Z",
     ];
-    until("the hours go on", || (machine.instants(&user, &id) == expected).then_some(()));
+    until_true("the hours go on", || machine.instants(&user, &id) == expected);
     assert_eq!((machine.instants(&user, &once), machine.state(&user)), (vec![], healthy()));
     assert_eq!(
         (machine.missed(&user, &id), &machine.cue(&user, &once)["status"]),
@@ -306,7 +304,7 @@ fn a_jump_of_days_is_believed_once_it_has_lasted_for_ten_minutes() {
         (vec![], "degraded".to_owned())
     );
     machine.elapse(MINUTE);
-    until("the newest run fires", || (machine.instants(&user, &id).len() == 1).then_some(()));
+    until_true("the newest run fires", || machine.instants(&user, &id).len() == 1);
     assert_eq!(
         (&machine.instants(&user, &id)[0][..], machine.state(&user)),
         ("2026-03-03T12:00:00Z", healthy())
@@ -350,10 +348,9 @@ fn back_from_the_future(folder: &TempDir) -> (Machine, User, [String; 2]) {
         scheduled(&user, &json!({"type": "recurring", "cron": "0 * * * *", "catch_up": catch_up}))
     });
     machine.set_for_good("2026-03-06T12:30:30Z");
-    until("the hours catch up", || {
-        (machine.cue(&user, &ids[1])["run_count"] == 100
-            && machine.instants(&user, &ids[0]).len() == 1)
-            .then_some(())
+    until_true("the hours catch up", || {
+        machine.cue(&user, &ids[1])["run_count"] == 100
+            && machine.instants(&user, &ids[0]).len() == 1
     });
     machine.set("2026-03-01T12:45:00Z");
     (machine, user, ids)
@@ -366,13 +363,11 @@ fn a_clock_that_was_ahead_is_told_everywhere_and_accepted_without_a_second_run()
     assert_eq!(machine.state(&user), ("degraded".to_owned(), "clock_behind".to_owned()));
     let health = user.get("/health").json();
     assert_eq!(health["clock_behind_until"], "2026-03-06T12:30:30Z");
-    let reason = health["reason"].as_str().unwrap();
+    let reason = health.text("reason");
     assert_contains(reason, &["2026-03-06T12:30:30Z", "cued clock accept"]);
     let overview = user.get("/v1/overview").json();
     assert_has(&overview["server"], json!({"status": "degraded", "reason": health["reason"]}));
-    let alerts = || {
-        user.get("/v1/alerts?alert_type=clock_behind").json()["alerts"].as_array().unwrap().clone()
-    };
+    let alerts = || user.get("/v1/alerts?alert_type=clock_behind").json().list("alerts").clone();
     machine.elapse(9 * MINUTE);
     assert_eq!(alerts().len(), 0, "a boot without a battery is over by then");
     machine.elapse(140 * MINUTE);
@@ -428,9 +423,7 @@ fn a_file_without_a_server_is_accepted_as_well() {
     drop(store);
     let machine = Machine::boots(&folder, "2026-03-01T14:10:00Z");
     let user = machine.api.reconnect(&user);
-    until("the runs since then catch up", || {
-        (machine.cue(&user, &ids[1])["run_count"] == 102).then_some(())
-    });
+    until_true("the runs since then catch up", || machine.cue(&user, &ids[1])["run_count"] == 102);
     assert_eq!((machine.state(&user), machine.missed(&user, &ids[1])), (healthy(), json!([])));
     machine.stops();
 }
@@ -449,9 +442,7 @@ fn a_jump_that_is_right_can_be_accepted_at_once() {
         None
     );
     machine.wait_for_pass();
-    until("the newest run fires", || {
-        (machine.instants(&user, &id) == ["2026-03-03T12:00:00Z"]).then_some(())
-    });
+    until_true("the newest run fires", || machine.instants(&user, &id) == ["2026-03-03T12:00:00Z"]);
     assert_eq!(machine.state(&user), healthy());
     machine.stops();
 }
@@ -470,9 +461,7 @@ fn accepting_a_clock_that_is_right_changes_nothing() {
         None
     );
     machine.set("2026-03-01T12:01:00Z");
-    until("the run fires", || {
-        (machine.instants(&user, &id) == ["2026-03-01T12:01:00Z"]).then_some(())
-    });
+    until_true("the run fires", || machine.instants(&user, &id) == ["2026-03-01T12:01:00Z"]);
     assert_eq!(machine.missed(&user, &id), json!([]));
     machine.stops();
 }
@@ -486,7 +475,7 @@ fn a_flow_that_was_used_while_the_clock_was_ahead_keeps_its_rate_once_it_is_righ
     let daily = json!({"type": "recurring", "cron": "@daily"});
     let cue =
         user.post("/v1/cues", &json!({"name": "hook", "schedule": daily, "callback": callback}));
-    let path = format!("/v1/cues/{}/fire", cue.json()["id"].as_str().unwrap());
+    let path = format!("/v1/cues/{}/fire", cue.json().text("id"));
     let fire = || assert_eq!(user.post(&path, &json!({})).status, 200);
     let sent = |count: u64| {
         until("the runs are delivered", || {
@@ -510,7 +499,7 @@ fn a_flow_that_was_used_while_the_clock_was_ahead_keeps_its_rate_once_it_is_righ
         let before = send.generation();
         machine.elapse(second);
         // The turn wakes the dispatcher, which looks every 5 s otherwise.
-        until("the turn", || (send.generation() > before).then_some(()));
+        until_true("the turn", || send.generation() > before);
         sent(count);
     }
     machine.stops();
@@ -529,7 +518,7 @@ fn a_process_that_was_stopped_for_over_a_minute_treats_due_runs_as_missed() {
     machine.wait_for_pass();
     machine.elapse(19 * MINUTE + Duration::from_secs(5));
     let ran = |id: &str| machine.cue(&user, id)["run_count"].as_i64().unwrap();
-    until("the cues catch up", || (ran(&once) == 1 && ran(&ids[2]) == 100).then_some(()));
+    until_true("the cues catch up", || ran(&once) == 1 && ran(&ids[2]) == 100);
     assert_eq!((ran(&ids[0]), ran(&ids[1])), (0, 1));
     for (id, (last, count)) in
         ids.iter().zip([("12:19:00", 114), ("12:18:50", 113), ("12:02:20", 14)])
@@ -544,7 +533,7 @@ fn a_process_that_was_stopped_for_over_a_minute_treats_due_runs_as_missed() {
     assert_eq!(alerts[0]["metadata"]["runs"], 102, "{alerts}");
     // A delay of a minute is none.
     machine.elapse(MINUTE);
-    until("the late runs fire", || (ran(&ids[0]) == 6).then_some(()));
+    until_true("the late runs fire", || ran(&ids[0]) == 6);
     assert_eq!(machine.cue(&user, &ids[0])["missed_count"], 114);
     machine.stops();
 }

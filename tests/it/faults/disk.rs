@@ -29,7 +29,7 @@ fn create_until_refused(user: &Client) -> BTreeSet<String> {
             assert_eq!(response.header("retry-after"), Some("5"));
             return created;
         }
-        created.insert(response.json()["id"].as_str().unwrap().to_owned());
+        created.insert(response.json().text("id").to_owned());
         assert!(created.len() < 10_000, "the disk is never full");
     }
 }
@@ -107,13 +107,13 @@ fn a_full_disk_refuses_writes_serves_reads_and_recovers_with_space() {
 
     drop(reader);
     disk.free();
-    until("the result of the delivery is stored", || {
-        (user.execution(&delivery)["status"] == "success").then_some(())
+    until_true("the result of the delivery is stored", || {
+        user.execution(&delivery)["status"] == "success"
     });
     assert_eq!(user.get("/status").expect(200)["status"], "healthy");
     stream.until(|_, data| data["state"] == "writable");
     user.post(&outcome, &json!({"success": true})).expect(200);
-    kept.insert(user.create(&work())["id"].as_str().unwrap().to_owned());
+    kept.insert(user.create(&work()).text("id").to_owned());
     assert_eq!((receiver.count(), &user.execution(&delivery)["attempts"]), (1, &json!(1)));
     assert_eq!(server.stop(), Some(0), "{}", server.log());
 
@@ -154,7 +154,7 @@ fn runs_due_while_the_disk_is_full_run_once_there_is_space() {
         let moved = moved.join().unwrap();
         assert_eq!((&moved["fired"], &moved["delivered"]), (&json!(3), &json!(3)));
     });
-    let cue = user.get(&format!("/v1/cues/{}", id(&cue))).expect(200);
+    let cue = user.cue(&cue);
     assert_eq!((&cue["run_count"], &cue["missed_count"]), (&json!(3), &json!(0)));
     assert_eq!(receiver.count(), 3);
 }
@@ -204,9 +204,9 @@ fn recovered_disk_space_is_noticed_without_a_write_request() {
     // No line for each refused write.
     assert_eq!((begun > 0, count("cannot be written")), (true, begun));
     disk.free();
-    until("the server recovers by itself", || (status() == "healthy").then_some(()));
+    until_true("the server recovers by itself", || status() == "healthy");
     assert_eq!(user.get("/health").expect(200)["services"]["database"], "ok");
-    until("the end is logged", || (count("can be written again") == begun).then_some(()));
+    until_true("the end is logged", || count("can be written again") == begun);
     assert_eq!(count("ERROR"), begun);
 }
 
@@ -251,7 +251,7 @@ fn unconfirmed_accounts_together_store_a_quarter_of_the_free_disk() {
     cue["payload"] = json!({"data": "x".repeat(500_000)});
     bob.create(&cue);
     let refused = cid.post("/v1/cues", &cue).expect_error(403, "storage_limit_exceeded");
-    let message = refused["error"]["message"].as_str().unwrap();
+    let message = refused.message();
     assert!(message.contains("the disk") && message.contains("confirm the address"), "{message}");
     cid.create(&work());
     first.create(&cue);
@@ -320,7 +320,7 @@ fn a_write_without_changes_does_not_end_the_disk_full_state() {
     };
     let is_writable = || api.fixture.app.store.is_writable();
     grow_by(0);
-    until("the disk is full", || (user.post("/v1/cues", &work()).status == 503).then_some(()));
+    until_true("the disk is full", || user.post("/v1/cues", &work()).status == 503);
     assert!(!is_writable());
     assert_eq!(user.post("/v1/cues", &json!({})).status, 422);
     assert_eq!(user.post("/v1/executions/claim", &json!({})).status, 409);

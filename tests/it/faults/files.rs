@@ -219,7 +219,7 @@ fn killed_server() -> (Remains, String, Vec<(usize, String)>) {
             let payload = json!({"text": "x".repeat(number * 50)});
             let cue =
                 json!({"name": "n", "transport": "worker", "schedule": daily, "payload": payload});
-            let id = user.create(&cue)["id"].as_str().unwrap().to_owned();
+            let id = user.create(&cue).text("id").to_owned();
             (
                 usize::try_from(fs::metadata(beside(&server.db(), "-wal")).unwrap().len()).unwrap(),
                 id,
@@ -255,7 +255,7 @@ fn a_wal_torn_by_a_power_cut_keeps_every_whole_commit() {
             let db = remains.put(&folder, &log);
             let mut server = Server::start_on(&db, DEV_UNLIMITED);
             let listed = server.client().with_key(&key).get("/v1/cues?limit=100").expect(200);
-            let mut there: Vec<&str> = listed["cues"].as_array().unwrap().iter().map(id).collect();
+            let mut there: Vec<&str> = listed.list("cues").iter().map(id).collect();
             let mut expected: Vec<&str> = acknowledged
                 .iter()
                 .filter(|(end, _)| *end <= tear)
@@ -310,7 +310,7 @@ fn a_young_file_keeps_its_tables_and_its_first_user_without_its_log() {
             None => fs::remove_file(&log).unwrap(),
         }
         server.restart();
-        user.at(server.addr()).get("/v1/auth/me").expect(200);
+        user.at(server.addr()).me();
         let stranger =
             server.client().post("/v1/auth/register", &json!({"email": "eve@example.com"}));
         stranger.expect_error(403, "registration_disabled");

@@ -17,7 +17,7 @@ fn is_lower_hex(text: &str, digits: usize) -> bool {
 }
 
 fn keys(user: &Client) -> Vec<Value> {
-    user.get("/v1/auth/keys").expect(200)["keys"].as_array().unwrap().clone()
+    user.get("/v1/auth/keys").expect(200).list("keys").clone()
 }
 
 #[test]
@@ -28,9 +28,9 @@ fn registration_returns_the_key_once() {
         client.post("/v1/auth/register", &json!({"email": "  Ann@Example.COM "})).expect(201);
     assert_eq!(names(&made), ["api_key", "email", "id"]);
     assert_eq!(made["email"], "ann@example.com");
-    let key = made["api_key"].as_str().unwrap();
+    let key = made.text("api_key");
     assert!(is_lower_hex(key.strip_prefix("cue_sk_").unwrap(), 32), "{key}");
-    let me = client.with_key(key).get("/v1/auth/me").expect(200);
+    let me = client.with_key(key).me();
     assert_eq!(me["id"], made["id"]);
     assert!(!me.to_string().contains(key));
     assert!(!server.log().contains(key));
@@ -57,8 +57,7 @@ fn by_default_registration_closes_after_the_first_user() {
 fn closed_registration_refuses_and_names_the_operator_command() {
     let server = Server::start(&["--registration", "closed"]);
     let response = server.client().post("/v1/auth/register", &json!({"email": "ann@example.com"}));
-    let refused = response.expect_error(403, "registration_disabled");
-    assert!(refused["error"]["message"].as_str().unwrap().contains("cued user add"), "{refused}");
+    response.refuses(403, "registration_disabled", "cued user add");
 }
 
 #[test]
@@ -67,7 +66,7 @@ fn me_returns_the_account_its_limits_and_its_usage() {
     let (user, receiver) = (server.client().register("ann@example.com"), Receiver::start());
     user.create(&json!({"name": "hook", "schedule": {"type": "recurring", "cron": "0 * * * *"},
                         "callback": {"url": receiver.url()}}));
-    let me = user.get("/v1/auth/me").expect(200);
+    let me = user.me();
     let id = id(&me).to_owned();
     let key_id = keys(&user)[0]["id"].clone();
     assert_eq!(
@@ -83,7 +82,7 @@ fn me_returns_the_account_its_limits_and_its_usage() {
     );
     assert_eq!(id.len(), 36, "{id} is a UUID");
     user.advance_to("2026-02-01T02:30:00Z");
-    let me = user.get("/v1/auth/me").expect(200);
+    let me = user.me();
     assert_eq!((&me["monthly_executions"], &me["executions_this_month"]), (&json!(3), &json!(3)));
 }
 
@@ -151,8 +150,7 @@ fn only_the_hash_of_a_key_is_stored() {
     let (mut server, user) = Server::with_user(DEV_UNLIMITED);
     let made = user.post("/v1/auth/keys", &json!({"name": "laptop"})).expect(201);
     let response = user.call("POST", "/v1/auth/key/regenerate", &[], b"").unwrap().expect(200);
-    let given =
-        [user.key(), made["api_key"].as_str().unwrap(), response["api_key"].as_str().unwrap()];
+    let given = [user.key(), made.text("api_key"), response.text("api_key")];
     let folder = server.db().parent().unwrap().to_owned();
     let holds = |needle: &[u8]| {
         std::fs::read_dir(&folder).unwrap().any(|entry| {

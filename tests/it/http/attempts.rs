@@ -30,7 +30,7 @@ fn fire(user: &Client, cue: &Value) -> String {
 
 fn attempts(user: &Client, execution: &str) -> Vec<Value> {
     let list = user.get(&format!("{execution}/attempts")).expect(200);
-    list["attempts"].as_array().unwrap().clone()
+    list.list("attempts").clone()
 }
 
 fn column(attempts: &[Value], name: &str) -> Vec<Value> {
@@ -59,7 +59,7 @@ fn every_attempt_is_listed_with_its_cause_and_the_answer_of_the_receiver() {
         json!(column(&all, "next_retry")),
         json!(["2026-01-05T00:01:00Z", "2026-01-05T00:02:00Z", null])
     );
-    let kept = all[0]["response_headers"].as_array().unwrap();
+    let kept = all[0].list("response_headers");
     assert!(kept.contains(&json!(["x-why", "maintenance"])), "{kept:?}");
     assert!(!json!(kept).to_string().contains("secret"), "{kept:?}");
     assert!(all[2]["response_headers"].is_null(), "a success keeps none");
@@ -154,7 +154,7 @@ fn a_running_attempt_has_no_result_and_shows_nothing_of_the_one_before() {
     let cue = user.create(&cue(&receiver));
     let waiting = user
         .post(&format!("/v1/cues/{}/fire", id(&cue)), &json!({"send_at": "2026-01-06T00:00:00Z"}));
-    let path = format!("/v1/executions/{}", waiting.expect(200)["id"].as_str().unwrap());
+    let path = format!("/v1/executions/{}", waiting.expect(200).text("id"));
     assert_eq!(attempts(&user, &path), [Value::Null; 0]);
     assert!(user.get(&path).expect(200)["late_ms"].is_null());
     let worker = user.create(&worker());
@@ -187,7 +187,7 @@ fn a_lost_claim_and_a_report_are_attempts_of_their_workers() {
     assert_eq!(column(&all, "duration_ms"), [900_000, 90_000]);
     // No time is planned for a worker.
     assert_eq!(column(&all, "next_retry"), [Value::Null, Value::Null]);
-    assert!(all[0]["error_message"].as_str().unwrap().contains("the claim of worker w1 expired"));
+    assert!(all[0].text("error_message").contains("the claim of worker w1 expired"));
     let shown = user.get(&execution).expect(200);
     assert_eq!(shown["error_message"], "x".repeat(2_000), "the reported error, shortened");
     assert_eq!(shown["outcome"]["error"], error);
@@ -236,7 +236,7 @@ fn lists_are_filtered_by_time_cause_and_failing_cues() {
     let second = &fire(&user, &bad);
     let ids = |query: &str| -> Vec<String> {
         let list = user.get(&format!("/v1/executions?{query}")).expect(200);
-        let ids = list["executions"].as_array().unwrap().iter();
+        let ids = list.list("executions").iter();
         ids.map(|it| format!("/v1/executions/{}", id(it))).collect()
     };
     assert_eq!(ids("since=2026-01-05T00:30:00Z"), [second.as_str()]);
@@ -258,7 +258,7 @@ fn lists_are_filtered_by_time_cause_and_failing_cues() {
         assert_eq!(refused["detail"][0]["loc"][1], query.split('=').next().unwrap(), "{refused}");
     }
     let swapped = user.get("/v1/executions?since=2026-01-06T00:00:00Z&until=2026-01-05T00:00:00Z");
-    assert!(swapped.expect(422)["detail"][0]["msg"].as_str().unwrap().contains("later than since"));
+    assert!(swapped.expect(422)["detail"][0].text("msg").contains("later than since"));
 }
 
 #[test]
@@ -271,7 +271,7 @@ fn the_request_of_an_attempt_is_built_as_it_was_sent() {
     receiver.first([Reaction::Status(500)]);
     let execution = fire(&user, &cue);
     let next = user.get(&format!("{execution}/request?attempt=2")).expect(200);
-    assert!(next["why"].as_str().unwrap().starts_with("not sent yet"), "{next}");
+    assert!(next.text("why").starts_with("not sent yet"), "{next}");
     assert!(!next["headers"].to_string().contains("ignature"), "{next}");
     user.advance("PT1M");
     let sent = receiver.deliveries();
@@ -280,12 +280,12 @@ fn the_request_of_an_attempt_is_built_as_it_was_sent() {
         assert_eq!((&shown["method"], &shown["url"]), (&json!("POST"), &json!(receiver.url())));
         assert_eq!(shown["body"], String::from_utf8_lossy(&sent.body).as_ref());
         // The test clock stood still, so time and signatures are the same too.
-        for pair in shown["headers"].as_array().unwrap() {
+        for pair in shown.list("headers") {
             let (name, value) = (pair[0].as_str().unwrap(), pair[1].as_str().unwrap());
             assert_eq!(sent.header(&name.to_lowercase()), Some(value), "{name}");
         }
         assert_eq!(shown["exact"], false);
-        assert!(!shown["why"].as_str().unwrap().contains("changed since"), "{shown}");
+        assert!(!shown.text("why").contains("changed since"), "{shown}");
     }
     assert_eq!(
         user.get(&format!("{execution}/request")).expect(200),
@@ -293,12 +293,11 @@ fn the_request_of_an_attempt_is_built_as_it_was_sent() {
         "the latest attempt is the default"
     );
     user.advance("PT1M");
-    user.patch(&format!("/v1/cues/{}", id(&cue)), &json!({"callback": {"method": "GET"}}))
-        .expect(200);
+    user.change(&cue, &json!({"callback": {"method": "GET"}}));
     user.post("/v1/auth/webhook-secret/regenerate", &json!({})).expect(200);
     let shown = user.get(&format!("{execution}/request")).expect(200);
     assert_eq!((&shown["method"], &shown["body"]), (&json!("GET"), &Value::Null));
-    let why = shown["why"].as_str().unwrap();
+    let why = shown.text("why");
     assert!(
         why.contains("the cue may have been changed since; the webhook secret was replaced since"),
         "{why}"
@@ -314,7 +313,7 @@ fn a_request_that_cannot_be_shown_is_refused() {
     {
         let refused = user.get(&format!("{execution}/request?attempt={attempt}"));
         let refused = refused.expect_error(422, "validation_error");
-        assert!(refused["detail"][0]["msg"].as_str().unwrap().contains(message), "{refused}");
+        assert!(refused["detail"][0].text("msg").contains(message), "{refused}");
     }
     let run = fire(&user, &user.create(&worker()));
     user.get(&format!("{run}/request")).expect_error(409, "invalid_state");
@@ -325,7 +324,7 @@ fn a_request_that_cannot_be_shown_is_refused() {
 /// Ends the program during a delivery, and holds the file, so that the run waits after the restart.
 fn cut_off_and_hold(server: &mut Server) {
     server.kill();
-    server.sqlite().execute("INSERT INTO meta (name, value) VALUES ('held_since', 0)", []).unwrap();
+    server.sql("INSERT INTO meta (name, value) VALUES ('held_since', 0)");
     server.restart();
 }
 
@@ -355,14 +354,14 @@ fn an_attempt_that_was_cut_off_is_listed_once_and_changes_no_other() {
     // The first attempt of the other run was cut off.
     let other = format!("/v1/executions/{}", id(&other));
     let shown = user.get(&format!("{other}/request")).expect(200);
-    assert_contains(shown["why"].as_str().unwrap(), &["may have been sent, and was then cut off"]);
+    assert_contains(shown.text("why"), &["may have been sent, and was then cut off"]);
     assert!(!shown["headers"].to_string().contains("ignature"), "{shown}");
     for run in [&execution, &other] {
         user.post(&format!("{run}/cancel"), &json!({})).expect(200);
     }
     assert_eq!(attempts(&user, &execution), all);
     let shown = user.get(&format!("{other}/request")).expect(200);
-    assert!(shown["why"].as_str().unwrap().contains("the execution has ended since"), "{shown}");
+    assert!(shown.text("why").contains("the execution has ended since"), "{shown}");
 }
 
 #[test]
@@ -376,7 +375,7 @@ fn the_request_of_a_run_that_ended_before_its_first_attempt_is_shown() {
     let run = format!("/v1/executions/{}", id(&run));
     user.post(&format!("{run}/cancel"), &json!({})).expect(200);
     let shown = user.get(&format!("{run}/request")).expect(200);
-    assert!(shown["why"].as_str().unwrap().starts_with("it was never sent"), "{shown}");
+    assert!(shown.text("why").starts_with("it was never sent"), "{shown}");
     assert_eq!((&shown["url"], &shown["body"]), (&json!(receiver.url()), &json!("{\"n\": 1}")));
     assert!(!shown["headers"].to_string().contains("ignature"), "{shown}");
     user.get(&format!("{run}/request?attempt=1")).expect_error(422, "validation_error");
@@ -393,7 +392,7 @@ fn a_range_of_time_tells_both_passes_of_a_repeated_hour_apart() {
     // In Berlin both were created at 02:30.
     let found = |query: &str| -> Vec<String> {
         let list = user.get(&format!("/v1/executions?{query}")).expect(200);
-        let list = list["executions"].as_array().unwrap().iter();
+        let list = list.list("executions").iter();
         list.map(|it| format!("/v1/executions/{}", id(it))).collect()
     };
     for (query, expected) in [

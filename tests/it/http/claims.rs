@@ -9,9 +9,9 @@ use crate::support::*;
 fn executions(user: &Client, count: usize) -> Vec<String> {
     let schedule = json!({"type": "recurring", "cron": "0 9 * * *"});
     let cue = json!({"name": "work", "transport": "worker", "schedule": schedule, "payload": {"task": "t"}});
-    let fire = format!("/v1/cues/{}/fire", user.create(&cue)["id"].as_str().unwrap());
+    let fire = format!("/v1/cues/{}/fire", user.create(&cue).text("id"));
     let fired = (0..count).map(|_| user.post(&fire, &json!({})).expect(200));
-    fired.map(|fired| fired["execution_id"].as_str().unwrap().to_owned()).collect()
+    fired.map(|fired| fired.text("execution_id").to_owned()).collect()
 }
 
 /// Claims until nothing is left: odd workers from the list, even ones with `POST /v1/executions/claim`.
@@ -22,7 +22,7 @@ fn claim_all(client: &Client, number: usize) -> Vec<String> {
         if number.is_multiple_of(2) {
             let response = client.post("/v1/executions/claim", &me);
             match response.status {
-                200 => mine.push(response.json()["execution_id"].as_str().unwrap().to_owned()),
+                200 => mine.push(response.json().text("execution_id").to_owned()),
                 _ => {
                     response.expect_error(409, "claim_failed");
                     return mine;
@@ -31,7 +31,7 @@ fn claim_all(client: &Client, number: usize) -> Vec<String> {
             continue;
         }
         let list = client.get("/v1/executions/claimable?limit=10").expect(200);
-        let waiting = list["executions"].as_array().unwrap();
+        let waiting = list.list("executions");
         if waiting.is_empty() {
             return mine;
         }
@@ -134,7 +134,7 @@ fn workers_filter_by_words_of_up_to_255_characters() {
     assert_eq!((stored("executions"), stored("payloads")), ((6, 3, 765), (6, 3, 765)));
     let found = |query: &str| {
         let list = user.get(&format!("/v1/executions/claimable{query}")).expect(200);
-        list["executions"].as_array().unwrap().len()
+        list.list("executions").len()
     };
     assert_eq!((found(&format!("?task={short}")), found(&format!("?agent={short}"))), (3, 3));
     assert_eq!(found(&format!("?task={}", &long[..256])), 0);
@@ -149,7 +149,7 @@ fn an_override_is_merged_into_the_payload_of_its_instant() {
     let payload = |version: u32| json!({"a": version, "b": version, "task": version.to_string()});
     let cue =
         json!({"name": "work", "transport": "worker", "schedule": schedule, "payload": payload(0)});
-    let path = format!("/v1/cues/{}", user.create(&cue)["id"].as_str().unwrap());
+    let path = format!("/v1/cues/{}", user.create(&cue).text("id"));
     let path = &path;
     thread::scope(|scope| {
         let patcher = user.clone();
@@ -179,7 +179,7 @@ fn an_override_is_merged_into_the_payload_of_its_instant() {
         }
     });
     let list = user.get("/v1/executions/claimable?limit=100").expect(200);
-    let runs = list["executions"].as_array().unwrap();
+    let runs = list.list("executions");
     assert_eq!((runs.len(), &list["has_more"]), (30, &json!(false)));
     let mut last = 0;
     for run in runs {
@@ -202,17 +202,13 @@ fn manual(within: &Value) -> Value {
     })
 }
 
-fn path(cue: &Value) -> String {
-    format!("/v1/cues/{}", id(cue))
-}
-
 fn fire(user: &Client, cue: &Value, body: &Value) -> String {
-    let fired = user.post(&format!("{}/fire", path(cue)), body).expect(200);
-    format!("/v1/executions/{}", fired["execution_id"].as_str().unwrap())
+    let fired = user.post(&format!("{}/fire", cue_path(cue)), body).expect(200);
+    format!("/v1/executions/{}", fired.text("execution_id"))
 }
 
 fn alerts(user: &Client) -> Vec<Value> {
-    user.get("/v1/alerts?alert_type=unclaimed").expect(200)["alerts"].as_array().unwrap().clone()
+    user.get("/v1/alerts?alert_type=unclaimed").expect(200).list("alerts").clone()
 }
 
 #[test]
@@ -220,7 +216,7 @@ fn the_time_for_a_claim_is_a_field_of_worker_cues() {
     let (_server, user) = Server::with_clock_and_user(START);
     let cue = user.create(&manual(&json!(60)));
     assert_eq!(cue["claim_within_minutes"], 60);
-    let shown = || user.get(&path(&cue)).expect(200)["claim_within_minutes"].clone();
+    let shown = || user.cue(&cue)["claim_within_minutes"].clone();
     assert_eq!(
         (shown(), &user.get("/v1/cues").expect(200)["cues"][0]["claim_within_minutes"]),
         (json!(60), &json!(60))
@@ -228,7 +224,7 @@ fn the_time_for_a_claim_is_a_field_of_worker_cues() {
     for (given, expected) in
         [(json!(1), json!(1)), (json!(10_080), json!(10_080)), (Value::Null, Value::Null)]
     {
-        let changed = user.patch(&path(&cue), &json!({"claim_within_minutes": given})).expect(200);
+        let changed = user.change(&cue, &json!({"claim_within_minutes": given}));
         assert_eq!((&changed["claim_within_minutes"], shown()), (&expected, expected.clone()));
         assert_eq!(user.create(&manual(&given))["claim_within_minutes"], expected);
     }
@@ -240,22 +236,21 @@ fn a_webhook_cue_has_no_time_for_a_claim() {
     let (_server, user) = Server::with_clock_and_user(START);
     let (mut hook, _) = without(&manual(&json!(60)), "transport");
     hook["callback"] = json!({"url": "http://127.0.0.1:9/"});
-    let refused = user.post("/v1/cues", &hook).expect_error(422, "validation_error");
-    assert!(
-        refused["error"]["message"].as_str().unwrap().contains("only executions of a worker cue"),
-        "{refused}"
+    user.post("/v1/cues", &hook).refuses(
+        422,
+        "validation_error",
+        "only executions of a worker cue",
     );
     hook["claim_within_minutes"] = Value::Null;
     let cue = user.create(&hook);
     assert_eq!((&cue["claim_within_minutes"], &cue["warning"]), (&Value::Null, &Value::Null));
-    let patch = |change: Value| user.patch(&path(&cue), &change);
-    let refused = patch(json!({"name": "other", "claim_within_minutes": 5}))
-        .expect_error(422, "validation_error");
-    assert!(
-        refused["error"]["message"].as_str().unwrap().contains("only executions of a worker cue"),
-        "{refused}"
+    let patch = |change: Value| user.patch(&cue_path(&cue), &change);
+    patch(json!({"name": "other", "claim_within_minutes": 5})).refuses(
+        422,
+        "validation_error",
+        "only executions of a worker cue",
     );
-    assert_eq!(user.get(&path(&cue)).expect(200)["name"], "report", "nothing has changed");
+    assert_eq!(user.cue(&cue)["name"], "report", "nothing has changed");
     assert_eq!(
         patch(json!({"claim_within_minutes": null})).expect(200)["claim_within_minutes"],
         Value::Null
@@ -269,13 +264,13 @@ fn a_new_worker_cue_warns_if_no_worker_was_seen_lately() {
     let warning = |user: &Client| user.create(&worker_cue("work"))["warning"].clone();
     let cue = user.create(&worker_cue("work"));
     assert_eq!(cue["warning"], NO_WORKER);
-    assert_eq!(user.get(&path(&cue)).expect(200)["warning"], Value::Null, "it is not stored");
+    assert_eq!(user.cue(&cue)["warning"], Value::Null, "it is not stored");
     let mut odd = worker_cue("odd");
     odd["color"] = "red".into();
     let odd = user.create(&odd);
     assert_eq!(odd["warning"], format!("Ignored fields: color. {NO_WORKER}"));
-    assert_eq!(user.get(&path(&odd)).expect(200)["warning"], "Ignored fields: color");
-    user.post("/v1/worker/heartbeat", &json!({"worker_id": "w", "handlers": []})).expect(200);
+    assert_eq!(user.cue(&odd)["warning"], "Ignored fields: color");
+    user.beat("w").expect(200);
     assert_eq!((warning(&user), warning(&other)), (Value::Null, json!(NO_WORKER)));
     user.advance("PT14M59S");
     assert_eq!(warning(&user), Value::Null);
@@ -314,7 +309,7 @@ fn a_new_worker_cue_warns_if_no_worker_takes_its_task() {
     let cue = user.create(&manual(&Value::Null));
     user.post(&format!("{}/claim", fire(&user, &cue, &json!({}))), &json!({})).expect(200);
     assert_eq!(warning("resize"), Value::Null, "a worker without heartbeats has claimed one");
-    user.post("/v1/worker/heartbeat", &json!({"worker_id": "all", "handlers": []})).expect(200);
+    user.beat("all").expect(200);
     assert_eq!(
         (warning("other"), user.create(&worker_cue("any"))["warning"].clone()),
         (Value::Null, Value::Null)
@@ -373,8 +368,7 @@ fn each_due_time_that_finds_an_unclaimed_run_tells_so_again() {
         // The runs that wait are done: the next due time begins to count again.
         for _ in 0..if overlap == "skip" { 1 } else { 2 } {
             let claim = user.post("/v1/executions/claim", &json!({})).expect(200);
-            let outcome =
-                format!("/v1/executions/{}/outcome", claim["execution_id"].as_str().unwrap());
+            let outcome = format!("/v1/executions/{}/outcome", claim.text("execution_id"));
             user.post(&outcome, &json!({"success": true})).expect(200);
             user.advance("PT1S");
         }
@@ -420,15 +414,14 @@ fn an_execution_that_is_not_claimed_in_time_fails_and_ends_its_cue() {
         &failed,
         json!({"status": "failed", "error_message": "not claimed in time", "attempts": 0}),
     );
-    assert_eq!(user.get(&path(&cue)).expect(200)["status"], "failed");
+    assert_eq!(user.cue(&cue)["status"], "failed");
     let sent = receiver.deliveries();
     assert_eq!((sent.len(), &sent[0].json()["last_error"]), (1, &json!("not claimed in time")));
     // A time of less than 15 minutes ends without an alert.
     assert_eq!(alerts(&user), Vec::<Value>::new());
     let id = id(&failed);
-    user.post(&format!("/v1/executions/{id}/claim"), &json!({}))
-        .expect_error(409, "already_claimed");
-    user.post(&format!("/v1/executions/{id}/replay"), &json!({})).expect(200);
+    user.act(&id, "claim").expect_error(409, "already_claimed");
+    user.act(&id, "replay").expect(200);
 }
 
 #[test]
@@ -449,9 +442,7 @@ fn a_change_of_the_time_wakes_the_scheduler_for_executions_that_wait() {
     let cue = user.create(&manual(&Value::Null));
     let execution = fire(&user, &cue, &json!({}));
     user.advance("PT1H");
-    let patch = |minutes: u32| {
-        user.patch(&path(&cue), &json!({"claim_within_minutes": minutes})).expect(200)
-    };
+    let patch = |minutes: u32| user.change(&cue, &json!({"claim_within_minutes": minutes}));
     let status = || user.get(&execution).expect(200)["status"].clone();
     patch(90);
     user.settle();

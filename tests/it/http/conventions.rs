@@ -84,7 +84,7 @@ fn health_has_every_field_and_ignores_workers_in_its_status() {
     assert_eq!(health().0, expected("stale", 0, "2026-01-05T10:14:59", 899));
     user.advance("PT5M1S");
     assert_eq!(health().0, expected("waiting", 0, "2026-01-05T10:20:00", 1_200));
-    user.post("/v1/executions/claim", &json!({"worker_id": "w"})).expect(200);
+    user.claim("w");
     let rest = health().0;
     assert_eq!(rest["services"]["worker"], "stale");
     assert_eq!(rest["status"], "healthy");
@@ -110,7 +110,7 @@ fn health_shows_lateness_uptime_and_the_disk() {
         health("lateness"),
         json!({"count": 3, "p50_ms": 0.0, "p99_ms": 0.0, "max_ms": 0.0})
     );
-    user.patch(&format!("/v1/cues/{}", id(&cue)), &json!({"status": "paused"})).expect(200);
+    user.change(&cue, &json!({"status": "paused"}));
     assert!(health("uptime_seconds").is_u64());
     let database = health("database");
     let bytes = ["bytes", "wal_bytes", "free_disk_bytes"].map(|name| database[name].as_u64());

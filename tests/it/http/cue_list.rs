@@ -6,16 +6,12 @@ use crate::support::*;
 const SORTS: [&str; 8] =
     ["created", "-created", "name", "-name", "next_run", "-next_run", "last_run", "-last_run"];
 
-fn path(cue: &Value) -> String {
-    format!("/v1/cues/{}", id(cue))
-}
-
 fn ids(list: &Value) -> Vec<String> {
-    list["cues"].as_array().unwrap().iter().map(|cue| id(cue).to_owned()).collect()
+    list.list("cues").iter().map(|cue| id(cue).to_owned()).collect()
 }
 
 fn names(list: &Value) -> Vec<&str> {
-    list["cues"].as_array().unwrap().iter().map(|cue| cue["name"].as_str().unwrap()).collect()
+    list.list("cues").iter().map(|cue| cue.text("name")).collect()
 }
 
 fn list(user: &Client, query: &str) -> Value {
@@ -65,7 +61,7 @@ fn forty() -> (Server, Client, Vec<Value>) {
         let hour = 10 + random.below(4);
         let cue = make(&user, &mut random, hour);
         if number % 5 == 0 {
-            user.patch(&path(&cue), &json!({"status": "paused"})).expect(200);
+            user.change(&cue, &json!({"status": "paused"}));
         }
         if number % 10 == 0 {
             make(&other, &mut random, 10);
@@ -73,7 +69,7 @@ fn forty() -> (Server, Client, Vec<Value>) {
     }
     // Some cues have run, and the calls of some have failed.
     user.advance("PT2H30M");
-    let all = list(&user, "limit=100")["cues"].as_array().unwrap().clone();
+    let all = list(&user, "limit=100").list("cues").clone();
     (server, user, all)
 }
 
@@ -82,7 +78,7 @@ fn sorted(newest_first: &[Value], sort: &str) -> Vec<String> {
     let field = sort.trim_start_matches('-');
     let value = |cue: &Value| match field {
         "created" => Some(String::new()),
-        "name" => Some(cue["name"].as_str().unwrap().to_uppercase().to_lowercase()),
+        "name" => Some(cue.text("name").to_uppercase().to_lowercase()),
         _ => cue[field].as_str().map(|at| at.replace("+00:00", "Z")),
     };
     let mut cues: Vec<&Value> = newest_first.iter().rev().collect();
@@ -175,7 +171,7 @@ fn a_cursor_goes_on_after_the_page_before_it_while_cues_come_and_go() {
             assert!(seen.contains(id), "{sort}: {id} is lost");
         }
         for cue in made.iter().filter(|cue| !gone.contains(&id(cue).to_owned())) {
-            assert_eq!(user.delete(&path(cue)).status, 204);
+            assert_eq!(user.delete(&cue_path(cue)).status, 204);
         }
         while list(&user, "limit=1")["total"].as_u64().unwrap() < all.len() as u64 {
             user.create(&worker_cue("again"));
@@ -197,7 +193,7 @@ fn a_cursor_is_refused_with_another_list_and_when_it_is_none() {
         let refusal = user.get(&format!("/v1/cues?{query}")).expect(422);
         let detail = &refusal["detail"][0];
         assert_has(detail, json!({"type": "value_error", "loc": ["query", "cursor"]}));
-        assert!(detail["msg"].as_str().unwrap().contains(reason), "{query}: {detail}");
+        assert!(detail.text("msg").contains(reason), "{query}: {detail}");
     };
     for garbage in ["", "x", "AAAA", "%C3%A4", "0%00", &"A".repeat(5_000), &newest[1..]] {
         refused(&format!("cursor={garbage}"), "start again without one");
@@ -291,18 +287,15 @@ fn a_cue_shows_how_many_runs_in_a_row_have_failed() {
     assert_eq!(cue["failing"], 0);
     for failing in [1, 2] {
         user.advance("PT1H");
-        assert_eq!(user.get(&path(&cue)).expect(200)["failing"], failing);
-        assert_eq!(
-            user.patch(&path(&cue), &json!({"name": "fails"})).expect(200)["failing"],
-            failing
-        );
+        assert_eq!(user.cue(&cue)["failing"], failing);
+        assert_eq!(user.change(&cue, &json!({"name": "fails"}))["failing"], failing);
         let listed = list(&user, "failing=true");
         assert_eq!((&listed["total"], &listed["cues"][0]["failing"]), (&json!(1), &json!(failing)));
         assert_eq!(names(&list(&user, "failing=false")), ["work"]);
     }
     receiver.react(Reaction::Status(200));
     user.advance("PT1H");
-    assert_eq!(user.get(&path(&cue)).expect(200)["failing"], 0);
+    assert_eq!(user.cue(&cue)["failing"], 0);
     assert_eq!(list(&user, "failing=true")["total"], 0);
 }
 
@@ -338,7 +331,7 @@ fn recent_runs_are_letters_newest_last() {
     let cue = user.create(&retrying);
     let recent = |user: &Client, runs: u32| {
         let shown = list(user, &format!("runs={runs}"));
-        assert_eq!(shown["cues"].as_array().unwrap().len(), 1);
+        assert_eq!(shown.list("cues").len(), 1);
         shown["cues"][0]["recent"].clone()
     };
     assert_eq!(recent(&user, 60), json!({"statuses": "", "last": null}));
@@ -353,7 +346,7 @@ fn recent_runs_are_letters_newest_last() {
     user.advance("PT1H");
     assert_eq!(recent(&user, 60)["statuses"], "fsr", "the first one was sent again");
     // A run by request that waits, and an outage of five hours.
-    user.post(&format!("{}/fire", path(&cue)), &json!({"send_at": "2026-01-06T00:00:00Z"}))
+    user.post(&format!("{}/fire", cue_path(&cue)), &json!({"send_at": "2026-01-06T00:00:00Z"}))
         .expect(200);
     assert_eq!(recent(&user, 60)["statuses"], "fsrp");
     server.stop();
@@ -361,7 +354,7 @@ fn recent_runs_are_letters_newest_last() {
     user = user.at(server.addr());
     user.settle();
     let shown = recent(&user, 60);
-    let statuses = shown["statuses"].as_str().unwrap();
+    let statuses = shown.text("statuses");
     assert_eq!(statuses, "fsfmp", "one letter for the outage, before the run that waits");
     let newest = &user.executions_of(id(&cue))[0];
     let last = &shown["last"];
@@ -413,20 +406,20 @@ fn the_payload_of_a_cue_can_be_read_as_text() {
         "payload": {"task": "t", "quote": "\"ä\n", "big": 12345678901234567890123, "exact": 1.10}}"#;
     let made = user.call("POST", "/v1/cues", &[], body.as_bytes()).unwrap().expect(201);
     let none = user.create(&worker_cue("without"));
-    let shown = user.get(&format!("{}?payload=text", path(&made))).expect(200);
+    let shown = user.get(&format!("{}?payload=text", cue_path(&made))).expect(200);
     assert_eq!(shown.get("payload"), None, "{shown}");
-    let text = shown["payload_text"].as_str().unwrap();
-    let plain = user.get(&path(&made));
+    let text = shown.text("payload_text");
+    let plain = user.get(&cue_path(&made));
     let plain = String::from_utf8(plain.body).unwrap();
     assert!(
         text.contains("12345678901234567890123")
             && plain.contains(&format!("\"payload\":{text}}}")),
         "{text}"
     );
-    let shown = user.get(&format!("{}?payload=text", path(&none))).expect(200);
+    let shown = user.get(&format!("{}?payload=text", cue_path(&none))).expect(200);
     assert_eq!((shown.get("payload"), &shown["payload_text"]), (None, &Value::Null));
     assert_eq!(
-        user.get(&format!("{}?payload=json", path(&none))).expect(200)["payload"],
+        user.get(&format!("{}?payload=json", cue_path(&none))).expect(200)["payload"],
         Value::Null
     );
 }

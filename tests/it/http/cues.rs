@@ -16,10 +16,6 @@ pub fn worker_cue(name: &str) -> Value {
     json!({"name": name, "transport": "worker", "schedule": {"type": "recurring", "cron": "0 * * * *"}})
 }
 
-fn path(cue: &Value) -> String {
-    format!("/v1/cues/{}", id(cue))
-}
-
 #[test]
 fn a_new_cue_has_every_field_with_its_default() {
     let (_server, user) = Server::with_clock_and_user(START);
@@ -53,7 +49,7 @@ fn a_new_cue_has_every_field_with_its_default() {
             "cues": [listed], "total": 1, "limit": 20, "offset": 0, "has_more": false, "next_cursor": null,
         })
     );
-    let (shown, executions) = without(&user.get(&path(&created)).expect(200), "executions");
+    let (shown, executions) = without(&user.cue(&created), "executions");
     assert_eq!(executions, json!([]));
     for (name, value) in created.as_object().unwrap() {
         assert_eq!(&shown[name], value, "{name}");
@@ -70,7 +66,7 @@ fn the_cue_list_defaults_to_twenty_and_shows_only_own_cues() {
         (0..25).map(|number| user.create(&worker_cue(&format!("{number}")))).collect();
     let list = |query: &str| user.get(&format!("/v1/cues{query}")).expect(200);
     let ids = |list: &Value| -> Vec<String> {
-        list["cues"].as_array().unwrap().iter().map(|cue| id(cue).to_owned()).collect()
+        list.list("cues").iter().map(|cue| id(cue).to_owned()).collect()
     };
     let (first, rest) = (list(""), list("?limit=7&offset=20"));
     assert_has(&first, json!({"total": 25, "limit": 20, "offset": 0}));
@@ -91,7 +87,7 @@ fn cues_can_be_filtered_by_status() {
         }
         user.create(&cue)
     });
-    user.patch(&path(&paused), &json!({"status": "paused"})).expect(200);
+    user.change(&paused, &json!({"status": "paused"}));
     user.advance("PT1H");
     for (cue, success) in [(&done, true), (&lost, false)] {
         let execution = user.only_execution(id(cue));
@@ -100,7 +96,7 @@ fn cues_can_be_filtered_by_status() {
     for status in ["active", "paused", "completed", "failed"] {
         let list = user.get(&format!("/v1/cues?status={status}")).expect(200);
         assert_eq!(list["total"], 1, "{status}");
-        assert_eq!(list["cues"].as_array().unwrap().len(), 1, "{status}");
+        assert_eq!(list.list("cues").len(), 1, "{status}");
         let cue = &list["cues"][0];
         assert_eq!((&cue["name"], &cue["status"]), (&json!(status), &json!(status)));
     }
@@ -114,7 +110,7 @@ fn a_patch_changes_only_the_fields_it_names() {
         "schedule": {"type": "recurring", "cron": "0 12 * * *", "timezone": "Europe/Berlin"},
         "callback": {"url": "http://127.0.0.1:9/", "method": "PUT", "headers": {"X-A": "1"}},
     }));
-    let path = path(&expected);
+    let path = cue_path(&expected);
     let once = json!({
         "type": "once", "cron": null, "at": "2026-02-01T00:00:00Z", "timezone": "UTC", "catch_up": "latest",
         "every": null, "start": null, "end": null, "jitter_seconds": 0,

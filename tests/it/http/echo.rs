@@ -11,7 +11,7 @@ const ECHO: &str = "/v1/echo/qs-0123456789abcdef";
 const SAFE: &[&str] = &["--registration", "open", "--limits", "off", "--test-clock", START];
 
 fn status(user: &Client, path: &str) -> String {
-    user.get(path).expect(200)["status"].as_str().unwrap().to_owned()
+    user.get(path).expect(200).text("status").to_owned()
 }
 
 fn to(url: &str) -> Value {
@@ -26,7 +26,7 @@ fn run(user: &Client, cue: &Value) -> Value {
     let id = id(cue);
     let fired = user.post(&format!("/v1/cues/{id}/fire"), &json!({})).expect(200);
     user.settle();
-    user.get(&format!("/v1/executions/{}", fired["execution_id"].as_str().unwrap())).expect(200)
+    user.get(&format!("/v1/executions/{}", fired.text("execution_id"))).expect(200)
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn invalid_echo_requests_get_a_validation_error() {
                 &detail,
                 json!({"type": "string_pattern_mismatch", "loc": ["path", "token"]}),
             );
-            assert!(detail["msg"].as_str().unwrap().contains("{16,128}"), "{detail}");
+            assert!(detail.text("msg").contains("{16,128}"), "{detail}");
         }
     }
     for path in ["/v1/echo", "/v1/echo/", &format!("{ECHO}/more")] {
@@ -109,7 +109,7 @@ fn an_echo_has_at_most_one_megabyte() {
     post((1 << 20) + 1).expect_error(413, "payload_too_large");
     assert_eq!(status(&user, ECHO), "waiting");
     post(1 << 20).expect(200);
-    assert_eq!(user.get(ECHO).expect(200)["payload"].as_str().unwrap().len(), (1 << 20) - 2);
+    assert_eq!(user.get(ECHO).expect(200).text("payload").len(), (1 << 20) - 2);
 }
 
 #[test]

@@ -90,10 +90,10 @@ fn an_execution_shows_the_payload_that_it_was_given() {
     let (_server, user) = Server::with_user(DEV_UNLIMITED);
     let mut cue = json!({"name": "a", "transport": "worker", "payload": {"task": "t", "n": 1}});
     cue["schedule"] = json!({"type": "recurring", "cron": "0 9 1 1 *"});
-    let path = format!("/v1/cues/{}", user.create(&cue)["id"].as_str().unwrap());
+    let path = format!("/v1/cues/{}", user.create(&cue).text("id"));
     let fire = |body: &Value| -> String {
         let run = user.post(&format!("{path}/fire"), body).expect(200);
-        format!("/v1/executions/{}", run["id"].as_str().unwrap())
+        format!("/v1/executions/{}", run.text("id"))
     };
     let (plain, special) = (fire(&json!({})), fire(&json!({"payload_override": {"special": 1}})));
     user.patch(&path, &json!({"payload": null})).expect(200);
@@ -111,11 +111,9 @@ fn an_execution_shows_the_payload_that_it_was_given() {
     }
     user.get(&format!("{plain}?payload=xml")).expect(422);
     let listed = user.get("/v1/executions").expect(200);
-    assert!(
-        listed["executions"].as_array().unwrap().iter().all(|run| run.get("payload").is_none())
-    );
+    assert!(listed.list("executions").iter().all(|run| run.get("payload").is_none()));
     let shown = user.get(&path).expect(200);
-    assert!(shown["executions"].as_array().unwrap().iter().all(|run| run.get("payload").is_none()));
+    assert!(shown.list("executions").iter().all(|run| run.get("payload").is_none()));
 }
 
 #[test]
@@ -168,12 +166,12 @@ fn workers_are_listed_with_their_heartbeat_status_and_can_be_deleted() {
         })
     );
     let statuses: Vec<_> =
-        listed["workers"].as_array().unwrap().iter().map(|it| &it["heartbeat_status"]).collect();
+        listed.list("workers").iter().map(|it| &it["heartbeat_status"]).collect();
     assert_eq!(statuses, ["active", "stale", "dead"]);
     assert_eq!(ok(&eve.get("/v1/workers")), json!({"workers": [], "has_more": false}));
     assert_eq!(refused(&eve.delete("/v1/workers/new")), (404, "worker_not_found".to_owned()));
     assert_eq!(ada.delete("/v1/workers/old%2F1").status, 204);
-    assert_eq!(ok(&ada.get("/v1/workers"))["workers"].as_array().unwrap().len(), 2);
+    assert_eq!(ok(&ada.get("/v1/workers")).list("workers").len(), 2);
 }
 
 #[test]
@@ -183,7 +181,7 @@ fn a_long_poll_returns_only_for_matching_work() {
     let poll = api.poll(&ada, "/v1/executions/claimable?task=mail&wait=30");
     api.fixture.run(&cue, json!({"task": "resize"}));
     // The response to another request shows that the server has processed the execution for another task.
-    assert_eq!(ok(&ada.get("/v1/executions/claimable"))["executions"].as_array().unwrap().len(), 1);
+    assert_eq!(ok(&ada.get("/v1/executions/claimable")).list("executions").len(), 1);
     assert!(!poll.has_come());
     let id = api.fixture.run(&cue, json!({"task": "mail"})).to_string();
     let begun = api.fixture.app.clock.monotonic();
@@ -216,7 +214,7 @@ fn claimed(user: &Client, mode: &str) -> String {
     }));
     let fired = user.post(&format!("/v1/cues/{}/fire", id(&cue)), &json!({})).expect(200);
     user.post("/v1/executions/claim", &json!({})).expect(200);
-    format!("/v1/executions/{}", fired["execution_id"].as_str().unwrap())
+    format!("/v1/executions/{}", fired.text("execution_id"))
 }
 
 #[test]
@@ -240,10 +238,10 @@ fn the_url_of_an_artifact_that_is_no_web_address_is_refused() {
         for url in &bad {
             let refused = send(json!(["log", {"name": "a", "url": url}]))
                 .expect_error(422, "validation_error");
-            let detail = refused["detail"].as_array().unwrap();
+            let detail = refused.list("detail");
             assert_eq!(detail.len(), 1, "{url}");
             assert_eq!(detail[0]["loc"], json!(["body", "artifacts"]), "{url}");
-            let msg = detail[0]["msg"].as_str().unwrap();
+            let msg = detail[0].text("msg");
             assert!(msg.contains("in item 1"), "{msg}");
         }
     };

@@ -61,7 +61,7 @@ fn a_payload_that_grows_sixfold_in_its_stored_form_costs_four_times_that_form() 
     let payload = format!("{{\"a\":\"{}\"}}", "\u{7f}".repeat(MIB - 9));
     let mut cue = Value::Null;
     let added = added_mb(&server, || cue = create_with(&user, &payload).expect(201));
-    assert_eq!(cue["payload"]["a"].as_str().unwrap().len(), MIB - 9);
+    assert_eq!(cue["payload"].text("a").len(), MIB - 9);
     // The text itself, and in the writer SQLite's copy of it, the row and the pages.
     assert!(added <= 4 * 6 + 2, "{added} MB");
 }
@@ -71,7 +71,7 @@ fn stored_payloads_are_answered_as_their_text() {
     let (server, user) = Server::with_user(DEV_UNLIMITED);
     let payload = format!("{{\"a\":{},\"task\":\"t\"}}", small_objects(MIB - 40));
     let cue = create_with(&user, &payload).expect(201);
-    let path = format!("/v1/cues/{}", id(&cue));
+    let path = cue_path(&cue);
     let fire = format!("{path}/fire");
     for _ in 0..8 {
         user.call("POST", &fire, &[], b"").unwrap().expect(200);
@@ -81,7 +81,7 @@ fn stored_payloads_are_answered_as_their_text() {
     assert!(added <= 24, "{added} MB");
     assert!(listed.len() <= MAX_LIST_BYTES + 100);
     let list: Value = serde_json::from_slice(&listed).unwrap();
-    assert_eq!(list["executions"].as_array().unwrap().len(), 3);
+    assert_eq!(list.list("executions").len(), 3);
     assert_eq!(list["has_more"], true);
     assert_eq!(list["executions"][0]["payload"], cue["payload"]);
     let merged = added_mb(&server, || {
@@ -155,10 +155,7 @@ fn every_list_ends_before_four_mebibytes_and_says_so() {
     });
     assert!(added <= 40, "{added} MB");
     let rest = user.get(&format!("/v1/cues?limit=100&offset={seen}")).expect(200);
-    assert_eq!(
-        (rest["cues"].as_array().unwrap().len() + seen, &rest["has_more"]),
-        (100, &json!(false))
-    );
+    assert_eq!((rest.list("cues").len() + seen, &rest["has_more"]), (100, &json!(false)));
 }
 
 #[test]
@@ -175,7 +172,7 @@ fn large_deliveries_to_receivers_that_never_answer_take_bounded_memory() {
             let yearly = json!({"type": "recurring", "cron": "0 0 1 1 *"});
             let cue =
                 json!({"name": "n", "schedule": yearly, "callback": {"url": url}, "payload": {"a": text}});
-            let path = format!("/v1/cues/{}/fire", user.create(&cue)["id"].as_str().unwrap());
+            let path = format!("/v1/cues/{}/fire", user.create(&cue).text("id"));
             (user, path)
         })
         .collect();
@@ -200,8 +197,7 @@ fn memory_goes_back_to_the_system_after_large_requests() {
     let (server, user) = Server::with_user(DEV_UNLIMITED);
     let before = resident_mb(server.pid());
     let payload = format!("{{\"a\":{},\"task\":\"t\"}}", small_objects(MIB - 40));
-    let path =
-        format!("/v1/cues/{}", create_with(&user, &payload).expect(201)["id"].as_str().unwrap());
+    let path = format!("/v1/cues/{}", create_with(&user, &payload).expect(201).text("id"));
     let large = small_objects(2_000_000);
     for _ in 0..2 {
         thread::scope(|scope| {
@@ -217,7 +213,7 @@ fn memory_goes_back_to_the_system_after_large_requests() {
         });
     }
     // With the default settings of glibc 35 MB stay; SQLite's caches are the least part of them.
-    until("memory goes back", || (resident_mb(server.pid()) <= before + 25).then_some(()));
+    until_true("memory goes back", || resident_mb(server.pid()) <= before + 25);
 }
 
 #[test]
@@ -225,7 +221,7 @@ fn sixty_four_streams_take_less_than_32_kib_each() {
     const EVENTS: usize = 20;
     let server = Server::start(DEV_UNLIMITED);
     let users: Vec<Client> = (0..13).map(|_| server.user()).collect();
-    let path = |cue: &Value| format!("/v1/cues/{}", id(cue));
+    let path = |cue: &Value| cue_path(cue);
     let cues: Vec<_> =
         users.iter().map(|user| path(&create_with(user, "{}").expect(201))).collect();
     let rename = |count: usize| {

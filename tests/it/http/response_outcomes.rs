@@ -17,13 +17,9 @@ fn cue(receiver: &Receiver, mode: &str) -> Value {
     })
 }
 
-fn path(cue: &Value) -> String {
-    format!("/v1/cues/{}", id(cue))
-}
-
 /// Fires the cue. Returns the path of the execution.
 fn fire(user: &Client, cue: &Value) -> String {
-    let fired = user.post(&format!("{}/fire", path(cue)), &json!({})).expect(200);
+    let fired = user.post(&format!("{}/fire", cue_path(cue)), &json!({})).expect(200);
     format!("/v1/executions/{}", id(&fired))
 }
 
@@ -75,7 +71,7 @@ fn the_body_of_a_2xx_response_is_the_outcome_of_the_execution() {
     assert_eq!(failed["next_retry"], Value::Null, "it is not retried");
     let outcomes = &user.get("/v1/usage").expect(200)["outcomes"];
     assert_eq!((&outcomes["succeeded"], &outcomes["failed"]), (&json!(1), &json!(1)), "{outcomes}");
-    assert_eq!(user.get(&path(&cue)).expect(200)["failing"], 0, "the deliveries have succeeded");
+    assert_eq!(user.cue(&cue)["failing"], 0, "the deliveries have succeeded");
 }
 
 #[test]
@@ -164,12 +160,12 @@ fn a_response_above_the_limit_is_no_outcome() {
         json!({"result": "x".repeat(bytes - empty), "success": true}).to_string()
     };
     let largest = shown_after(&user, &cue, &receiver, &of_size(MAX_BODY));
-    assert_eq!(largest["outcome"]["result"].as_str().unwrap().len(), MAX_BODY - 28);
-    assert_eq!(largest["response_body"].as_str().unwrap().len(), 2_000);
+    assert_eq!(largest["outcome"].text("result").len(), MAX_BODY - 28);
+    assert_eq!(largest.text("response_body").len(), 2_000);
     for bytes in [MAX_BODY + 1, 10 * MAX_BODY] {
         let shown = shown_after(&user, &cue, &receiver, &of_size(bytes));
         assert_eq!((&shown["status"], shown.get("outcome")), (&json!("success"), None), "{bytes}");
-        assert_eq!(shown["response_body"].as_str().unwrap().len(), 2_000, "{bytes}");
+        assert_eq!(shown.text("response_body").len(), 2_000, "{bytes}");
     }
 }
 
@@ -183,15 +179,11 @@ fn only_successful_responses_of_cues_that_ask_for_it_are_outcomes() {
     let is_on = |cue: &Value| cue["callback"]["outcome_from_response"].as_bool().unwrap();
     let has_outcome = || shown_after(&user, &cue, &receiver, body).get("outcome").is_some();
     assert!(!is_on(&cue) && !has_outcome(), "it is off by default");
-    let patch =
-        |callback: Value| user.patch(&path(&cue), &json!({"callback": callback})).expect(200);
+    let patch = |callback: Value| user.change(&cue, &json!({"callback": callback}));
     assert!(is_on(&patch(json!({"outcome_from_response": true}))) && has_outcome());
     assert!(is_on(&patch(json!({"method": "PUT"}))), "other parts of the callback stay");
     assert!(is_on(&patch(json!({"outcome_from_response": null}))));
-    assert!(
-        is_on(&user.get("/v1/cues").expect(200)["cues"][0])
-            && is_on(&user.get(&path(&cue)).expect(200))
-    );
+    assert!(is_on(&user.get("/v1/cues").expect(200)["cues"][0]) && is_on(&user.cue(&cue)));
 
     // A failed attempt reports nothing; the one that succeeds does.
     receiver.first([answer(500, r#"{"success": false}"#), answer(201, body)]);
@@ -207,7 +199,7 @@ fn only_successful_responses_of_cues_that_ask_for_it_are_outcomes() {
     assert_eq!((&gone["status"], gone.get("outcome")), (&json!("failed"), None));
 
     assert!(!is_on(&patch(json!({"outcome_from_response": false}))) && !has_outcome());
-    for (method, path) in [("POST", "/v1/cues".to_owned()), ("PATCH", path(&cue))] {
+    for (method, path) in [("POST", "/v1/cues".to_owned()), ("PATCH", cue_path(&cue))] {
         let mut wrong = new.clone();
         wrong["callback"]["outcome_from_response"] = "yes".into();
         let body = if method == "POST" { wrong } else { json!({"callback": wrong["callback"]}) };
@@ -228,9 +220,9 @@ fn a_worker_cue_has_no_response_to_take() {
         "name": "work", "transport": "worker", "schedule": {"type": "recurring", "cron": "0 0 1 1 *"},
         "callback": {"url": "https://example.com/hook", "outcome_from_response": true},
     }));
-    assert!(cue["warning"].as_str().unwrap().contains("callback"), "{cue}");
+    assert!(cue.text("warning").contains("callback"), "{cue}");
     assert_eq!(cue["callback"]["outcome_from_response"], false);
-    user.patch(&path(&cue), &json!({"callback": {"outcome_from_response": true}}))
+    user.patch(&cue_path(&cue), &json!({"callback": {"outcome_from_response": true}}))
         .expect_error(400, "invalid_callback");
 }
 

@@ -16,7 +16,7 @@ fn hook(cron: &str) -> Value {
 
 fn slugs(user: &Client, query: &str) -> Vec<String> {
     let list = user.get(&format!("/v1/cues?sort=created&{query}")).expect(200);
-    let cues = list["cues"].as_array().unwrap();
+    let cues = list.list("cues");
     assert_eq!(list["total"], json!(cues.len()), "{query}");
     cues.iter().map(|cue| cue["slug"].as_str().unwrap_or("-").to_owned()).collect()
 }
@@ -35,11 +35,11 @@ fn a_slug_is_unique_in_its_account_until_it_is_free_again() {
     assert!(refused.to_string().contains(id(&first)), "{refused}");
     let other = user.create(&worker_cue("b"));
     assert_eq!(other["slug"], Value::Null);
-    let path = format!("/v1/cues/{}", id(&other));
+    let path = cue_path(&other);
     user.patch(&path, &json!({"slug": "home/a"})).expect_error(409, "slug_taken");
     // A slug is taken in its own account only.
     assert_eq!(server.user().create(&with_slug("c", "home/a"))["slug"], "home/a");
-    let own = format!("/v1/cues/{}", id(&first));
+    let own = cue_path(&first);
     // A cue may keep its slug.
     assert_eq!(user.patch(&own, &json!({"slug": "home/a"})).expect(200)["slug"], "home/a");
     assert_eq!(user.patch(&own, &json!({"slug": null})).expect(200)["slug"], Value::Null);
@@ -62,7 +62,7 @@ fn cues_are_listed_by_slug_and_by_namespace() {
     assert_eq!(slugs(&user, "q=E-2"), ["home-2/a"]);
     assert_eq!(slugs(&user, "namespace=home&sort=name&status=active"), ["home/a", "home/b.c"]);
     let page = user.get("/v1/cues?namespace=home&limit=1").expect(200);
-    let next = page["next_cursor"].as_str().unwrap();
+    let next = page.text("next_cursor");
     assert_eq!(
         slugs_of(&user.get(&format!("/v1/cues?namespace=home&limit=1&cursor={next}")).expect(200)),
         ["home/a"]
@@ -77,7 +77,7 @@ fn cues_are_listed_by_slug_and_by_namespace() {
 }
 
 fn slugs_of(list: &Value) -> Vec<&str> {
-    list["cues"].as_array().unwrap().iter().map(|cue| cue["slug"].as_str().unwrap()).collect()
+    list.list("cues").iter().map(|cue| cue.text("slug")).collect()
 }
 
 #[test]

@@ -17,14 +17,9 @@ fn counts(figures: &Value) -> [i64; 4] {
 
 /// The steps with any figure, by their begin.
 fn busy(stats: &Value) -> Vec<(String, [i64; 4])> {
-    let steps = stats["series"].as_array().unwrap();
-    let steps = steps.iter().map(|step| (step["at"].as_str().unwrap().to_owned(), counts(step)));
+    let steps = stats.list("series");
+    let steps = steps.iter().map(|step| (step.text("at").to_owned(), counts(step)));
     steps.filter(|(_, counts)| *counts != [0; 4]).collect()
-}
-
-fn claim(user: &Client) -> String {
-    let claimed = user.post("/v1/executions/claim", &json!({"worker_id": "w"})).expect(200);
-    claimed["execution_id"].as_str().unwrap().to_owned()
 }
 
 fn report(user: &Client, execution: &str, success: bool) {
@@ -46,10 +41,7 @@ fn each_end_of_an_execution_and_each_retry_counts_in_its_hour() {
             ("2026-01-05T10:00:00Z".to_owned(), [1, 0, 1, 0])
         ]
     );
-    assert_eq!(
-        (counts(&stats["totals"]), stats["series"].as_array().unwrap().len()),
-        ([1, 0, 2, 0], 24)
-    );
+    assert_eq!((counts(&stats["totals"]), stats.list("series").len()), ([1, 0, 2, 0], 24));
     assert_eq!((&stats["step"], &stats["truncated"]), (&json!("hour"), &json!(false)));
     // The duration of an attempt is measured, also under a test clock.
     let took = &user.get("/v1/executions").expect(200)["executions"][0]["duration_ms"];
@@ -82,7 +74,7 @@ fn a_worker_execution_counts_with_its_report_or_its_last_lost_claim() {
     fire();
     fire();
     user.advance("PT10M");
-    let first = claim(&user);
+    let first = user.claim("w");
     user.advance("PT5M");
     report(&user, &first, true);
     let (step, _) = without(&stats()["series"][23], "at");
@@ -91,19 +83,19 @@ fn a_worker_execution_counts_with_its_report_or_its_last_lost_claim() {
         "late_avg_ms": 600_000, "late_max_ms": 600_000, "took_avg_ms": 300_000,
     });
     assert_eq!(step, expected);
-    let second = claim(&user);
+    let second = user.claim("w");
     report(&user, &second, false);
     assert_eq!(counts(&stats()["totals"]), [1, 1, 0, 0]);
     // A claim that is lost is followed by another; the last one that is lost is a failure.
     fire();
-    let lost = claim(&user);
+    let lost = user.claim("w");
     user.advance("PT16M");
     assert_eq!(counts(&stats()["totals"]), [1, 1, 1, 0]);
-    assert_eq!(claim(&user), lost);
+    assert_eq!(user.claim("w"), lost);
     user.advance("PT16M");
     assert_eq!(counts(&stats()["totals"]), [1, 2, 1, 0]);
     // Its worker reports after all, in a later hour: the failure is taken back where it was counted.
-    user.patch(&format!("/v1/cues/{}", id(&cue)), &json!({"status": "paused"})).expect(200);
+    user.change(&cue, &json!({"status": "paused"}));
     user.advance("PT1H");
     report(&user, &lost, true);
     assert_eq!(
@@ -135,7 +127,7 @@ fn runs_that_fail_without_an_attempt_count_without_times() {
     let db = server.db();
     assert!(run(&["user", "disable", email, "--db", db.to_str().unwrap()]).status.success());
     let sum = "SELECT sum(failed) FROM hourly_stats";
-    assert_eq!(server.sqlite().query_row(sum, [], |row| row.get::<_, i64>(0)).unwrap(), 72);
+    assert_eq!(server.count(sum), 72);
 }
 
 #[test]
@@ -170,7 +162,7 @@ fn a_span_is_read_in_whole_steps_of_utc() {
     assert_eq!(series("step=day&from=2026-01-06T10:00:00Z"), [day(6, 11)]);
     assert_eq!(series("step=day&to=2026-01-06T01:00:00%2B01:00"), [day(5, 15)]);
     let hour = user.get("/v1/stats?from=2026-01-05T10:59:59Z&to=2026-01-05T11:00:00Z").expect(200);
-    assert_eq!(hour["series"].as_array().unwrap().len(), 1);
+    assert_eq!(hour.list("series").len(), 1);
     assert_eq!(
         (&hour["series"][0]["at"], counts(&hour["totals"])),
         (&json!("2026-01-05T10:00:00Z"), [1, 0, 0, 0])
@@ -183,7 +175,7 @@ fn a_span_is_read_in_whole_steps_of_utc() {
     let most = user
         .get("/v1/stats?step=day&from=2023-04-12T00:00:00Z&to=2026-01-06T00:00:00Z")
         .expect(200);
-    assert_eq!(most["series"].as_array().unwrap().len(), 1_000);
+    assert_eq!(most.list("series").len(), 1_000);
 }
 
 #[test]
@@ -248,21 +240,20 @@ fn the_overview_shows_what_needs_attention_first() {
     let rarely = user.create(&once);
     let retried = user.create(&webhook(&receiver, "retried", "59 9 * * *"));
     let paused = user.create(&worker_cue("paused"));
-    user.patch(&format!("/v1/cues/{}", id(&paused)), &json!({"status": "paused"})).expect(200);
+    user.change(&paused, &json!({"status": "paused"}));
     let work = user.create(&worker_cue("work"));
     for (worker, later) in [("dead", "PT10M"), ("stale", "PT46M"), ("active", "PT3M59S")] {
-        user.post("/v1/worker/heartbeat", &json!({"worker_id": worker, "handlers": []}))
-            .expect(200);
+        user.beat(worker).expect(200);
         user.advance(later);
     }
-    user.post("/v1/worker/heartbeat", &json!({"worker_id": "active", "handlers": []})).expect(200);
-    user.post("/v1/worker/heartbeat", &json!({"worker_id": "stale", "handlers": []})).expect(200);
+    user.beat("active").expect(200);
+    user.beat("stale").expect(200);
     user.advance("PT4M");
-    user.post("/v1/worker/heartbeat", &json!({"worker_id": "active", "handlers": []})).expect(200);
+    user.beat("active").expect(200);
     for _ in 0..2 {
         user.fire(&work);
     }
-    claim(&user);
+    user.claim("w");
     let later = json!({"send_at": "2026-01-06T00:00:00Z"});
     user.post(&format!("/v1/cues/{}/fire", id(&work)), &later).expect(200);
     // It is 10:03:59. `often` ran at :20, :40 and :00, `rarely` at :30; `retried` failed at 09:59 and 10:00 and 10:01.
@@ -273,12 +264,8 @@ fn the_overview_shows_what_needs_attention_first() {
             "cues": {"active": 4, "paused": 1, "completed": 0, "failed": 0, "failing": 3},
         }),
     );
-    let failing: Vec<_> = overview["failing"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|cue| (&cue["name"], &cue["streak"]))
-        .collect();
+    let failing: Vec<_> =
+        overview.list("failing").iter().map(|cue| (&cue["name"], &cue["streak"])).collect();
     assert_eq!(
         failing,
         [
@@ -294,12 +281,8 @@ fn the_overview_shows_what_needs_attention_first() {
         "http_status": 503, "error_message": last["error_message"],
     });
     assert_eq!(found, expected);
-    let next: Vec<_> = overview["next"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|next| (&next["cue_id"], &next["at"]))
-        .collect();
+    let next: Vec<_> =
+        overview.list("next").iter().map(|next| (&next["cue_id"], &next["at"])).collect();
     let at = |at: &str| json!(format!("2026-01-0{at}:00Z"));
     assert_eq!(
         next,
@@ -317,8 +300,7 @@ fn the_overview_shows_what_needs_attention_first() {
     // The execution of 10:00 waits for a worker as well; the one of tomorrow is no retry.
     assert_eq!(overview["waiting"], json!({"send": 0, "claim": 2, "retry": 0, "delivering": 1}));
     assert_eq!(overview["workers"], json!({"active": 1, "stale": 1, "dead": 1}));
-    let hours: Vec<_> =
-        overview["hours"].as_array().unwrap()[22..].iter().map(|hour| &hour["failed"]).collect();
+    let hours: Vec<_> = overview.list("hours")[22..].iter().map(|hour| &hour["failed"]).collect();
     assert_eq!(hours, [&json!(3), &json!(2)]);
     let (others, _) = without(&server.user().get("/v1/overview").expect(200)["waiting"], "send");
     assert_eq!(others, json!({"claim": 0, "retry": 0, "delivering": 0}));
@@ -339,7 +321,7 @@ fn a_cancelled_execution_has_no_times_and_is_no_failure_of_its_cue() {
     user.advance("PT5M");
     let cancelled = fire(json!({}));
     user.advance("PT5M");
-    user.post(&format!("/v1/executions/{cancelled}/cancel"), &json!({})).expect(200);
+    user.act(&cancelled, "cancel").expect(200);
     let stats = |query: &str| user.get(&format!("/v1/stats{query}")).expect(200)["totals"].clone();
     let expected = json!({
         "succeeded": 0, "failed": 1, "retried": 2, "missed": 0,
@@ -353,14 +335,14 @@ fn a_cancelled_execution_has_no_times_and_is_no_failure_of_its_cue() {
     assert_eq!(stats(&format!("?cue_id={}", id(&hook))), expected, "the other one has not ended");
     // A later execution fails before the retry of the first one, and another one is cancelled before its only attempt.
     let change = json!({"retry": {"max_attempts": 1, "backoff_minutes": [1]}});
-    user.patch(&format!("/v1/cues/{}", id(&hook)), &change).expect(200);
+    user.change(&hook, &change);
     let later = fire(json!({}));
     user.advance("PT1M");
     let failing = || user.get("/v1/overview").expect(200)["failing"][0].clone();
     assert_has(&failing(), json!({"execution_id": later, "http_status": 503}));
     user.advance("PT30M");
     let waiting = fire(json!({"send_at": "2026-01-06T00:00:00Z"}));
-    user.post(&format!("/v1/executions/{waiting}/cancel"), &json!({})).expect(200);
+    user.act(&waiting, "cancel").expect(200);
     let last = failing();
     assert_eq!((&last["execution_id"], &last["streak"]), (&json!(early), &json!(2)), "{last}");
     let of_cue = stats(&format!("?cue_id={}", id(&hook)));

@@ -5,10 +5,6 @@ use cued::store::db::counters;
 use crate::http::cues::{START, worker_cue};
 use crate::support::*;
 
-fn path(cue: &Value) -> String {
-    format!("/v1/cues/{}", id(cue))
-}
-
 fn tagged(name: &str, tags: &[&str]) -> Value {
     let mut cue = worker_cue(name);
     cue["tags"] = json!(tags);
@@ -21,14 +17,14 @@ fn ids(list: &Value, key: &str) -> Vec<String> {
 
 fn names(user: &Client, query: &str) -> Vec<String> {
     let list = user.get(&format!("/v1/cues?sort=created&{query}")).expect(200);
-    let cues = list["cues"].as_array().unwrap();
+    let cues = list.list("cues");
     assert_eq!(list["total"], json!(cues.len()), "{query}");
-    cues.iter().map(|cue| cue["name"].as_str().unwrap().to_owned()).collect()
+    cues.iter().map(|cue| cue.text("name").to_owned()).collect()
 }
 
 #[track_caller]
 fn check_rows(server: &Server) {
-    assert_eq!(counters::discrepancies(&server.sqlite()).unwrap(), Vec::<String>::new());
+    server.assert_counters();
 }
 
 #[test]
@@ -41,10 +37,10 @@ fn a_cue_has_the_tags_that_it_was_given() {
     none["tags"] = Value::Null;
     let none = user.create(&none);
     assert_eq!(none["tags"], json!([]));
-    assert!(!none["warning"].as_str().unwrap().contains("tags"));
+    assert!(!none.text("warning").contains("tags"));
     let shown = || {
         let listed = user.get("/v1/cues?sort=created").expect(200)["cues"][0]["tags"].clone();
-        assert_eq!(user.get(&path(&cue)).expect(200)["tags"], listed);
+        assert_eq!(user.cue(&cue)["tags"], listed);
         check_rows(&server);
         listed
     };
@@ -57,14 +53,14 @@ fn a_cue_has_the_tags_that_it_was_given() {
         (json!({"tags": null}), json!([])),
         (json!({"tags": ["z", "z"]}), json!(["z"])),
     ] {
-        assert_eq!(user.patch(&path(&cue), &patch).expect(200)["tags"], expected, "{patch}");
+        assert_eq!(user.change(&cue, &patch)["tags"], expected, "{patch}");
         assert_eq!(shown(), expected, "{patch}");
     }
     let ten: Vec<String> = (0..10).map(|number| format!("{number}{}", "x".repeat(31))).collect();
-    assert_eq!(user.patch(&path(&cue), &json!({"tags": ten})).expect(200)["tags"], json!(ten));
+    assert_eq!(user.change(&cue, &json!({"tags": ten}))["tags"], json!(ten));
     user.advance("PT1H");
     assert_eq!(shown(), json!(ten), "a run leaves them");
-    user.delete(&path(&cue));
+    user.delete(&cue_path(&cue));
     check_rows(&server);
 }
 
@@ -75,10 +71,10 @@ fn a_row_of_a_tag_that_differs_from_its_cue_is_found() {
     let insert =
         "INSERT INTO cue_tags SELECT user_key, column1, key FROM cues, (VALUES ('x'), ('z'))";
     for change in ["DELETE FROM cue_tags", insert] {
-        server.sqlite().execute_batch(change).unwrap();
+        server.sql(change);
         assert_eq!(counters::discrepancies(&server.sqlite()).unwrap().len(), 1, "{change}");
     }
-    server.sqlite().execute("DELETE FROM cue_tags WHERE tag = 'z'", []).unwrap();
+    server.sql("DELETE FROM cue_tags WHERE tag = 'z'");
 }
 
 #[test]
@@ -92,14 +88,13 @@ fn a_list_has_the_cues_with_all_of_the_tags() {
         let cue = user
             .create(&tagged(&format!("{} {number}", random.pick(&["Abc", "abd", "Zz"])), &tags));
         if number % 3 == 0 {
-            user.patch(&path(&cue), &json!({"status": "paused"})).expect(200);
+            user.change(&cue, &json!({"status": "paused"}));
         }
         other.create(&tagged("foreign", &["a", "b"]));
     }
-    let all = user.get("/v1/cues?limit=100").expect(200)["cues"].as_array().unwrap().clone();
-    let has = |cue: &Value, tags: &[&str]| {
-        tags.iter().all(|tag| cue["tags"].as_array().unwrap().contains(&json!(tag)))
-    };
+    let all = user.get("/v1/cues?limit=100").expect(200).list("cues").clone();
+    let has =
+        |cue: &Value, tags: &[&str]| tags.iter().all(|tag| cue.list("tags").contains(&json!(tag)));
     type Filter<'a> = (&'a str, &'a dyn Fn(&Value) -> bool);
     let filters: [Filter<'_>; 6] = [
         ("tag=a", &|cue| has(cue, &["a"])),
@@ -110,13 +105,13 @@ fn a_list_has_the_cues_with_all_of_the_tags() {
             has(cue, &["b", "e_f"]) && cue["status"] == "active"
         }),
         ("tag=a&q=ab&failing=false", &|cue| {
-            has(cue, &["a"]) && cue["name"].as_str().unwrap().to_lowercase().contains("ab")
+            has(cue, &["a"]) && cue.text("name").to_lowercase().contains("ab")
         }),
     ];
     for sort in ["created", "-created", "name", "-name", "next_run", "-last_run"] {
         let sorted = user.get(&format!("/v1/cues?limit=100&sort={sort}")).expect(200);
         for (filter, matches) in filters {
-            let sorted = sorted["cues"].as_array().unwrap().iter().filter(|cue| matches(cue));
+            let sorted = sorted.list("cues").iter().filter(|cue| matches(cue));
             let expected: Vec<String> = sorted.map(|cue| id(cue).to_owned()).collect();
             assert!((1..all.len()).contains(&expected.len()), "{filter}");
             let query = format!("/v1/cues?sort={sort}&{filter}");
@@ -156,7 +151,7 @@ fn a_cursor_belongs_to_the_tags_of_its_list_in_any_order() {
         user.create(&tagged(name, &["a", "b"]));
     }
     let first = user.get("/v1/cues?tag=a&tag=b&limit=1").expect(200);
-    let cursor = first["next_cursor"].as_str().unwrap();
+    let cursor = first.text("next_cursor");
     let second = user.get(&format!("/v1/cues?tag=b&tag=a&limit=1&cursor={cursor}")).expect(200);
     assert_eq!(second["cues"][0]["name"], "2");
     for other in ["", "tag=a&", "tag=a&tag=b&tag=c&"] {
@@ -168,9 +163,7 @@ fn a_cursor_belongs_to_the_tags_of_its_list_in_any_order() {
 fn lists_follow_the_changes_of_tags_and_the_deletion_of_cues() {
     let (server, user) = Server::with_clock_and_user(START);
     let [one, two] = ["one", "two"].map(|name| user.create(&tagged(name, &["a", "b"])));
-    let patch = |cue: &Value, tags: &[&str]| {
-        drop(user.patch(&path(cue), &json!({"tags": tags})).expect(200))
-    };
+    let patch = |cue: &Value, tags: &[&str]| drop(user.change(cue, &json!({"tags": tags})));
     assert_eq!(names(&user, "tag=a"), ["one", "two"]);
     patch(&one, &["b", "c"]);
     for (query, expected) in [
@@ -183,7 +176,7 @@ fn lists_follow_the_changes_of_tags_and_the_deletion_of_cues() {
     }
     patch(&one, &[]);
     assert_eq!(names(&user, "tag=b"), ["two"]);
-    user.delete(&path(&two));
+    user.delete(&cue_path(&two));
     assert_eq!(names(&user, "tag=b"), Vec::<String>::new());
     let three = user.create(&tagged("three", &["a"]));
     user.post("/v1/cues/bulk-delete", &json!({"ids": [id(&three)]})).expect(200);
@@ -233,9 +226,9 @@ fn executions_are_filtered_by_the_tags_of_their_cues() {
     assert_eq!(runs("tag=c"), [""; 0]);
     let page = user.get("/v1/executions?tag=a&limit=1&offset=2").expect(200);
     assert_eq!((ids(&page, "executions"), &page["total"]), (vec![run(0, 1)], &json!(4)));
-    user.delete(&path(&cues[1].0));
+    user.delete(&cue_path(&cues[1].0));
     assert_eq!(runs("tag=a"), [run(0, 1), run(0, 0)]);
-    user.patch(&path(&cues[0].0), &json!({"tags": ["c"]})).expect(200);
+    user.change(&cues[0].0, &json!({"tags": ["c"]}));
     // The tags are those that the cue has now.
     assert_eq!((runs("tag=a"), runs("tag=c")), (Vec::new(), vec![run(0, 1), run(0, 0)]));
 }
@@ -262,7 +255,7 @@ fn actions_on_many_select_by_tags() {
     assert_eq!(bulk(&active, "delete", 1)["done"], 1);
     assert_eq!(names(&user, ""), ["cue a+b", "cue b"]);
     assert_eq!(bulk(&json!({"tags": []}), "pause", 2)["done"], 2, "no tags are no condition");
-    assert_eq!(other.get(&path(&foreign)).expect(200)["status"], "active");
+    assert_eq!(other.cue(&foreign)["status"], "active");
 }
 
 #[test]
@@ -286,8 +279,8 @@ fn a_stream_of_tags_has_the_events_of_cues_with_all_of_them() {
     let created = user.create(&tagged("new", &["b", "c", "a"]));
     assert_eq!(next("cue.created")["cue_id"], created["id"]);
     // The tags at the time of the event count.
-    user.patch(&path(&both), &json!({"tags": ["a"]})).expect(200);
-    user.patch(&path(&one), &json!({"tags": ["a", "b"]})).expect(200);
+    user.change(&both, &json!({"tags": ["a"]}));
+    user.change(&one, &json!({"tags": ["a", "b"]}));
     assert_eq!(next("cue.updated")["cue_id"], one["id"]);
     for (cue, runs) in [(&both, 3), (&one, 3)] {
         for _ in 0..runs {
@@ -300,7 +293,7 @@ fn a_stream_of_tags_has_the_events_of_cues_with_all_of_them() {
     }
     assert_eq!(next("alert.created")["cue_id"], one["id"]);
     for cue in [&both, &created] {
-        user.delete(&path(cue));
+        user.delete(&cue_path(cue));
     }
     assert_eq!(next("cue.deleted")["cue_id"], created["id"]);
     // Those of the server belong to all cues.

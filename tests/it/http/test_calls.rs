@@ -46,7 +46,7 @@ fn a_test_call_is_signed_as_a_delivery_says_that_it_is_one_and_is_stored_nowhere
             "response_body": "made", "response_truncated": false,
         }),
     );
-    let kept = result["response_headers"].as_array().unwrap();
+    let kept = result.list("response_headers");
     assert!(kept.contains(&json!(["x-why", "done"])), "{kept:?}");
     assert!(!json!(kept).to_string().contains("secret"), "{kept:?}");
     let sent = &receiver.deliveries()[0];
@@ -65,10 +65,7 @@ fn a_test_call_is_signed_as_a_delivery_says_that_it_is_one_and_is_stored_nowhere
     ] {
         assert_eq!(sent.header(name), Some(value), "{name}");
     }
-    let secret = user.get("/v1/auth/webhook-secret").expect(200)["webhook_secret"]
-        .as_str()
-        .unwrap()
-        .to_owned();
+    let secret = user.get("/v1/auth/webhook-secret").expect(200).text("webhook_secret").to_owned();
     let seconds = sent.header("x-cueapi-timestamp").unwrap().parse().unwrap();
     assert_eq!(
         sent.header("x-cueapi-signature"),
@@ -80,7 +77,7 @@ fn a_test_call_is_signed_as_a_delivery_says_that_it_is_one_and_is_stored_nowhere
     assert_eq!(sent.header("webhook-id"), Some(&*sent.execution_id));
     // The request in the answer is the one that was sent.
     assert_has(&result["request"], json!({"method": "PUT", "url": url}));
-    for pair in result["request"]["headers"].as_array().unwrap() {
+    for pair in result["request"].list("headers") {
         let (name, value) = (pair[0].as_str().unwrap().to_lowercase(), pair[1].as_str());
         assert_eq!(sent.header(&name), value, "{name}");
     }
@@ -150,8 +147,7 @@ fn a_name_that_resolves_to_a_blocked_address_is_not_called() {
     assert_eq!(blocked["result"], "failed", "{blocked}");
     let nowhere = format!("http://nowhere.invalid:{}/hook", receiver.addr.port());
     let mut unknown = user.post(PATH, &call_of(&nowhere)).expect(200);
-    let message =
-        unknown["error_message"].as_str().unwrap().replace("nowhere.invalid", name.trim());
+    let message = unknown.text("error_message").replace("nowhere.invalid", name.trim());
     unknown["error_message"] = json!(message);
     for name in ["duration_ms", "request", "started_at"] {
         unknown[name] = blocked[name].clone();
@@ -192,7 +188,7 @@ fn a_callback_is_checked_as_at_a_create() {
         ),
     ] {
         let refused = user.post(PATH, &json!({ "callback": callback })).expect_error(status, code);
-        let message = refused["error"]["message"].as_str().unwrap();
+        let message = refused.message();
         assert!(message.starts_with(field), "{callback}: {message}");
     }
     for (body, field) in [
@@ -201,7 +197,7 @@ fn a_callback_is_checked_as_at_a_create() {
         (json!({"callback": {"url": url}, "cue_id": "cue_000000000000"}), "body.cue_id"),
     ] {
         let refused = user.post(PATH, &body).expect_error(422, "validation_error");
-        assert!(refused["error"]["message"].as_str().unwrap().starts_with(field), "{refused}");
+        assert!(refused.message().starts_with(field), "{refused}");
     }
     let large = json!({"callback": {"url": url}, "payload": {"x": "x".repeat(1 << 20)}});
     user.post(PATH, &large).expect_error(400, "invalid_payload_size");
@@ -302,7 +298,7 @@ fn the_test_calls_of_an_unconfirmed_account_count_as_its_calls() {
     let refused = bob.post(PATH, &call);
     assert_eq!(refused.header("retry-after"), Some("3240"));
     let refused = refused.expect_error(429, "rate_limit_exceeded");
-    let message = refused["error"]["message"].as_str().unwrap();
+    let message = refused.message();
     assert!(message.contains("60 times an hour: wait 3240 s, or confirm the address"), "{message}");
 }
 
@@ -347,9 +343,7 @@ fn of_test_calls_at_the_same_instant_one_is_made() {
         (Server::with_user(DEV_UNLIMITED), Receiver::with(Reaction::Hang));
     let call = |user: Client, body: Value| thread::spawn(move || user.post(PATH, &body).status);
     let calls: Vec<_> = (0..4).map(|_| call(user.clone(), call_of(&slow.url()))).collect();
-    until("three refusals", || {
-        (calls.iter().filter(|call| call.is_finished()).count() == 3).then_some(())
-    });
+    until_true("three refusals", || calls.iter().filter(|call| call.is_finished()).count() == 3);
     slow.wait_hanging(1);
     slow.release();
     let mut statuses: Vec<u16> = calls.into_iter().map(|call| call.join().unwrap()).collect();

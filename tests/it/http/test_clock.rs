@@ -61,7 +61,7 @@ fn a_move_of_the_clock_takes_exactly_one_target() {
 fn begin_reset(user: &Client) -> JoinHandle<u16> {
     let client = user.clone();
     let reset = thread::spawn(move || client.post("/v1/test/reset", &Value::Null).status);
-    until("the accounts are gone", || (user.get("/v1/cues").status == 401).then_some(()));
+    until_true("the accounts are gone", || user.get("/v1/cues").status == 401);
     reset
 }
 
@@ -109,8 +109,7 @@ fn a_reset_leaves_an_empty_database_and_the_clock_where_it_is() {
     let channel = json!({"type": "webhook", "name": "all", "url": receiver.url_of("/channel")});
     user.post("/v1/channels", &channel).expect(201);
     user.advance("PT2H");
-    let claimed = user.post("/v1/executions/claim", &json!({"worker_id": "w"})).expect(200);
-    assert!(claimed["execution_id"].is_string(), "{claimed:#}");
+    user.claim("w");
     let before = rows(&server);
     let is_filled = |table: &str| before.iter().any(|(name, count)| name == table && *count > 0);
     for table in
@@ -138,9 +137,9 @@ fn a_reset_leaves_an_empty_database_and_the_clock_where_it_is() {
     let cue = next.post("/v1/cues", &daily(&receiver)).expect(201);
     next.post("/v1/cues", &worker).expect(201);
     next.advance("P1D");
-    assert_eq!(next.only_execution(cue["id"].as_str().unwrap())["status"], "success");
-    next.delete(&format!("/v1/cues/{}", cue["id"].as_str().unwrap())).expect(204);
-    let me = next.get("/v1/auth/me").expect(200);
+    assert_eq!(next.only_execution(cue.text("id"))["status"], "success");
+    next.delete(&format!("/v1/cues/{}", cue.text("id"))).expect(204);
+    let me = next.me();
     assert_eq!(me["active_cues"], 1, "triggers and counters work as before: {me:#}");
     server.stop();
     let check = run(&["check", server.db().to_str().unwrap()]);
@@ -188,9 +187,7 @@ fn a_reset_waits_for_the_message_under_way_and_the_next_test_gets_its_own() {
     let channel = tell(&next, &phone);
     let messages =
         || server.sqlite().query_row("SELECT count(*) FROM outbox", [], |row| row.get::<_, i64>(0));
-    until("the message of the next test is to be sent", || {
-        (messages().unwrap() == 1).then_some(())
-    });
+    until_true("the message of the next test is to be sent", || messages().unwrap() == 1);
     assert!(!reset.is_finished(), "a message of the last test is still under way");
     slow.release();
     assert_eq!(reset.join().unwrap(), 204);
@@ -238,7 +235,7 @@ fn an_advance_ends_when_its_client_goes_away() {
     };
     let now = || instant(&user.get("/v1/test/clock").expect(200)["now"]);
     let year = begin("/v1/test/clock", &json!({"advance": "P1Y"}));
-    until("the clock moves", || (now() > START.parse().unwrap()).then_some(()));
+    until_true("the clock moves", || now() > START.parse().unwrap());
     // Two that wait for the end of that one, and whose clients go away before it.
     leave(begin("/v1/test/clock", &json!({"advance": "P2Y"})));
     leave(begin("/v1/test/reset", &Value::Null));
@@ -278,7 +275,7 @@ fn nothing_of_a_disabled_account_is_due_in_the_next_test() {
     let late = cue(&slow, json!({"outcome_deadline_seconds": 600}));
     let (cut, late) = (user.fire(&cut), user.fire(&late));
     slow.wait_hanging(2);
-    let count = |sql: &str| server.sqlite().query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap();
+    let count = |sql: &str| server.count(sql);
     for (waiting, sql) in [
         (2, "SELECT count(due_at) FROM outbox"),
         (1, "SELECT count(due_at) FROM channels"),
@@ -287,7 +284,7 @@ fn nothing_of_a_disabled_account_is_due_in_the_next_test() {
         assert_eq!(count(sql), waiting, "{sql}");
     }
 
-    let user_id = user.get("/v1/auth/me").expect(200)["id"].as_str().unwrap().to_owned();
+    let user_id = user.me().text("id").to_owned();
     let account = format!("/v1/admin/users/{user_id}");
     operator.patch(&account, &json!({"is_disabled": true})).expect(200);
     slow.release();
@@ -327,7 +324,7 @@ fn a_call_that_fails_after_its_account_is_disabled_is_not_repeated() {
     user.fire(&user.create(&single));
     let execution = user.fire(&retried);
     receiver.wait_hanging(2);
-    let user_id = user.get("/v1/auth/me").expect(200)["id"].as_str().unwrap().to_owned();
+    let user_id = user.me().text("id").to_owned();
     let account = format!("/v1/admin/users/{user_id}");
     operator.patch(&account, &json!({"is_disabled": true})).expect(200);
     // Ends both connections without an answer.
@@ -372,7 +369,7 @@ fn a_reset_ends_streams_and_forgets_what_callers_have_done() {
 fn only_a_server_with_a_test_clock_can_be_reset() {
     let (_server, user) = Server::with_user(DEV_UNLIMITED);
     user.post("/v1/test/reset", &Value::Null).expect_error(404, "not_found");
-    user.get("/v1/auth/me").expect(200);
+    user.me();
     let clock = Server::with_test_clock(START);
     clock
         .client()

@@ -125,10 +125,10 @@ fn the_verification_mode_is_set_at_creation_and_can_be_changed() {
     });
     let created = ada.post("/v1/cues", &cue).json();
     assert_eq!(created["verification"], json!({"mode": "require_external_id"}));
-    let path = format!("/v1/cues/{}", id(&created));
+    let path = cue_path(&created);
     let reported = |report: Value| {
         let fired = ada.post(&format!("{path}/fire"), &json!({})).json();
-        let id = fired["execution_id"].as_str().unwrap().to_owned();
+        let id = fired.text("execution_id").to_owned();
         let run = Run { user: &ada, id };
         run.ask("POST", "/outcome", &report)["outcome_state"].clone()
     };

@@ -165,9 +165,7 @@ impl World {
         swap("cue_sk_3f9a1c7e5b2d8046a1c3e5f7092b4d6e", &|| self.user.key().to_owned());
         swap("1f0c6a52-8f0e-4a53-9d5e-2f6f6d1d9b7a", &|| self.session());
         swap("f3a9c1e5-8b2d-4607", &|| self.device_code(id));
-        swap("5b0c9a4e-3d2f-4e1a-8b7c-6d5e4f3a2b1c", &|| {
-            other().get("/v1/auth/me").expect(200)["id"].as_str().unwrap().to_owned()
-        });
+        swap("5b0c9a4e-3d2f-4e1a-8b7c-6d5e4f3a2b1c", &|| other().me().text("id").to_owned());
         swap("0f6b1c9e-2a47-4a0e-9a55-7c1d2e3f4a5b", &|| self.plan_request(&other()));
         swap("cued-20300101T090000Z.db", &|| self.backup());
         if id == "deleteWorker" || id == "claimNext" {
@@ -230,7 +228,7 @@ impl World {
         let (json, body) =
             ([("Content-Type", "application/json")], json!({"api_key": self.user.key()}));
         let begun = self.user.call("POST", "/v1/auth/session", &json, body.to_string().as_bytes());
-        begun.unwrap().expect(201)["session"]["id"].as_str().unwrap().to_owned()
+        begun.unwrap().expect(201)["session"].text("id").to_owned()
     }
 
     /// The code of a device that waits, except for the one that begins.
@@ -245,17 +243,17 @@ impl World {
     fn plan_request(&self, user: &Client) -> String {
         let plan = json!({"plan": "pro", "interval": "monthly"});
         let link = user.post("/v1/billing/checkout", &plan).expect(200);
-        let (_, token) = link["checkout_url"].as_str().unwrap().split_once("token=").unwrap();
+        let (_, token) = link.text("checkout_url").split_once("token=").unwrap();
         let form = [("Content-Type", "application/x-www-form-urlencoded")];
         let body = format!("token={token}");
         let confirmed =
             self.user.call("POST", "/billing/checkout", &form, body.as_bytes()).unwrap();
         assert_eq!(confirmed.status, 200);
         let requests = self.user.get("/v1/admin/billing").expect(200);
-        let email = &user.get("/v1/auth/me").expect(200)["email"];
-        let list = requests["requests"].as_array().unwrap();
+        let email = &user.me()["email"];
+        let list = requests.list("requests");
         let own = list.iter().find(|request| request["email"] == *email).expect("its request");
-        own["id"].as_str().unwrap().to_owned()
+        own.text("id").to_owned()
     }
 
     fn backup(&self) -> String {

@@ -38,14 +38,14 @@ fn a_backup_under_load_is_whole_and_can_be_downloaded_and_deleted() {
                 caller.fire(cue);
             }
         });
-        until("there is some history", || {
-            (operator.get("/v1/executions").expect(200)["total"].as_i64() > Some(20)).then_some(())
+        until_true("there is some history", || {
+            operator.get("/v1/executions").expect(200)["total"].as_i64() > Some(20)
         });
         let made = make(&operator);
         is_over.store(true, Ordering::SeqCst);
         made
     });
-    let name = made["name"].as_str().unwrap();
+    let name = made.text("name");
     let file = folder.path().join(name);
     assert_checks(&file);
     assert_eq!(
@@ -105,14 +105,12 @@ fn no_name_leads_out_of_the_folder() {
 #[test]
 fn a_folder_that_cannot_be_used_is_an_error_that_says_so() {
     let (_server, operator) = Server::with_user(DEV_UNLIMITED);
-    let refused = operator.post(BACKUPS, &json!({})).expect_error(409, "invalid_state");
-    assert!(refused["error"]["message"].as_str().unwrap().contains("--backup-dir"), "{refused}");
+    operator.post(BACKUPS, &json!({})).refuses(409, "invalid_state", "--backup-dir");
     assert_eq!(operator.get(BACKUPS).expect(200)["backups"], json!([]));
     let flags = ["--dev", "--limits", "off", "--backup-dir", "/nowhere/at/all"];
     let (_server, operator) = Server::with_user(&flags);
     for refused in [operator.post(BACKUPS, &json!({})), operator.get(BACKUPS)] {
-        let refused = refused.expect_error(409, "invalid_state");
-        assert_contains(refused["error"]["message"].as_str().unwrap(), &["/nowhere/at/all"]);
+        refused.refuses(409, "invalid_state", "/nowhere/at/all");
     }
 }
 
@@ -132,12 +130,7 @@ fn backups_are_made_one_at_a_time_and_listed_newest_first() {
     api.fixture.advance(61);
     assert_eq!(make(&operator)["created_at"], "2026-01-01T10:01:01Z");
     let listed = operator.get(BACKUPS).expect(200);
-    let names: Vec<&str> = listed["backups"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|it| it["name"].as_str().unwrap())
-        .collect();
+    let names: Vec<&str> = listed.list("backups").iter().map(|it| it.text("name")).collect();
     assert_eq!(
         names,
         ["cued-20260101T100101Z.db", "cued-20260101T100001Z.db", "cued-20260101T100000Z.db"]

@@ -23,7 +23,7 @@ fn url(text: &str) -> Case {
 fn non_public_addresses_are_refused_in_every_notation() {
     let server = server();
     let user = server.user();
-    let cue = format!("/v1/cues/{}", user.create(&super::good_cue())["id"].as_str().unwrap());
+    let cue = format!("/v1/cues/{}", user.create(&super::good_cue()).text("id"));
     // Every field with a URL that the server will send to.
     let rows = words(BLOCKED).into_iter().flat_map(|host| {
         let blocked = format!("http://{host}/hook");

@@ -1,8 +1,7 @@
 //! Missing, unknown, ill-typed and out-of-range fields.
 
-use serde_json::{Value, json};
-
 use crate::http::bad_input::{Case, check, server};
+use crate::support::*;
 
 #[test]
 fn a_422_lists_at_most_a_hundred_problems() {
@@ -10,9 +9,9 @@ fn a_422_lists_at_most_a_hundred_problems() {
     let user = server.user();
     let created = user.create(&super::good_cue());
     let unknown: Value = (0..150).map(|number| (format!("field_{number}"), json!(1))).collect();
-    let path = format!("/v1/cues/{}", created["id"].as_str().unwrap());
+    let path = format!("/v1/cues/{}", created.text("id"));
     let body = user.patch(&path, &unknown).expect_error(422, "validation_error");
-    assert_eq!(body["detail"].as_array().unwrap().len(), 100);
+    assert_eq!(body.list("detail").len(), 100);
 }
 
 #[test]
@@ -21,7 +20,7 @@ fn an_error_names_its_field() {
     let user = server.user();
     let cue = super::changed(super::good_cue(), "on_failure.webhook", Some(json!("nowhere")));
     let refused = user.post("/v1/cues", &cue).expect_error(400, "invalid_callback_url");
-    let message = |refused: &Value| refused["error"]["message"].as_str().unwrap().to_owned();
+    let message = |refused: &Value| refused.message().to_owned();
     assert!(message(&refused).starts_with("on_failure.webhook: "), "{refused}");
     let url = json!("https://user:secret@example.com/");
     let cue = super::changed(super::good_cue(), "on_failure.webhook", Some(url.clone()));
@@ -34,7 +33,7 @@ fn an_error_names_its_field() {
             "no headers go with it: {text}"
         );
     }
-    let fire = format!("/v1/cues/{}/fire", user.create(&super::good_cue())["id"].as_str().unwrap());
+    let fire = format!("/v1/cues/{}/fire", user.create(&super::good_cue()).text("id"));
     let refused =
         user.post(&fire, &json!({"send_at": "noon"})).expect_error(400, "invalid_schedule");
     assert!(message(&refused).starts_with("send_at: "), "{refused}");

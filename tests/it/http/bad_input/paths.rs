@@ -39,10 +39,10 @@ fn missing_resources_and_those_of_other_users_are_indistinguishable() {
         &json!({"name": "w", "transport": "worker", "schedule": {"type": "recurring", "cron": "0 9 * * *"}}),
     );
     let fired = owner.fire(&work);
-    owner.post("/v1/worker/heartbeat", &json!({"worker_id": "mine", "handlers": []})).expect(200);
+    owner.beat("mine").expect(200);
     let keys = owner.get("/v1/auth/keys").expect(200);
     let mut rows = Vec::new();
-    let path = format!("/v1/cues/{}", id(&cue));
+    let path = cue_path(&cue);
     rows.extend([
         Case::get(&path).expect_error(404, "cue_not_found"),
         Case::new("PATCH", &path, &json!({"name": "mine"})).expect_error(404, "cue_not_found"),
@@ -70,18 +70,14 @@ fn missing_resources_and_those_of_other_users_are_indistinguishable() {
         Case::post("/v1/executions/claim", &json!({})).expect_error(409, "claim_failed"),
         Case::new("DELETE", "/v1/workers/mine", &Value::Null).expect_error(404, "worker_not_found"),
         Case::new("DELETE", "/v1/auth/keys/nope", &Value::Null).expect_error(404, "key_not_found"),
-        Case::new(
-            "DELETE",
-            &format!("/v1/auth/keys/{}", keys["keys"][0]["id"].as_str().unwrap()),
-            &Value::Null,
-        )
-        .expect_error(404, "key_not_found"),
+        Case::new("DELETE", &format!("/v1/auth/keys/{}", keys["keys"][0].text("id")), &Value::Null)
+            .expect_error(404, "key_not_found"),
     ]);
     check(&stranger, rows);
     assert_eq!(stranger.get("/v1/cues").expect(200)["total"], 0);
     assert_eq!(stranger.get("/v1/executions").expect(200)["total"], 0);
     assert_eq!(stranger.get("/v1/executions/claimable").expect(200)["executions"], json!([]));
-    assert_eq!(owner.get(&format!("/v1/cues/{}", id(&cue))).expect(200)["name"], "nightly");
+    assert_eq!(owner.cue(&cue)["name"], "nightly");
 }
 
 fn body(name: &str, bytes: impl Into<Vec<u8>>) -> Case {

@@ -153,19 +153,16 @@ fn the_work_of_a_worker_is_seen_claimed_reported_verified_and_lost() {
     let (server, user) = rig();
     let cue = worker_cue(&user, json!({"verification": {"mode": "manual"}}));
     let mut stream = follow(&server, &user, "");
-    let beat = |worker: &str| {
-        user.post("/v1/worker/heartbeat", &json!({"worker_id": worker, "handlers": []}))
-    };
+    let beat = |worker: &str| user.beat(worker);
     beat("w1").expect(200);
     beat("w1").expect(200);
     user.fire(&cue);
-    let claimed = user.post("/v1/executions/claim", &json!({"worker_id": "w1"})).expect(200);
-    let execution = claimed["execution_id"].as_str().unwrap();
+    let execution = user.claim("w1");
     let path = |action: &str| format!("/v1/executions/{execution}/{action}");
     user.post(&path("outcome"), &json!({"success": true})).expect(200);
     user.post(&path("verify"), &json!({"valid": true})).expect(200);
     user.fire(&cue);
-    user.post("/v1/executions/claim", &json!({"worker_id": "w2"})).expect(200);
+    user.claim("w2");
     user.advance("PT20M");
     beat("w1").expect(200);
     user.advance("PT1S");
@@ -204,7 +201,7 @@ fn changes_of_a_cue_by_request_are_events() {
     let (server, user) = rig();
     let mut stream = follow(&server, &user, "?types=cue");
     let cue = worker_cue(&user, json!({}));
-    let path = format!("/v1/cues/{}", id(&cue));
+    let path = cue_path(&cue);
     user.patch(&path, &json!({"name": "other"})).expect(200);
     user.patch(&path, &json!({"status": "paused"})).expect(200);
     user.patch(&path, &json!({"status": "active"})).expect(200);
@@ -275,16 +272,13 @@ fn a_hold_and_its_end_are_events_for_everybody() {
     let server = Server::start(&["--dev"]);
     let (ada, eve) = (server.user(), server.user());
     let mut streams = [&ada, &eve].map(|user| follow(&server, user, "?types=server"));
-    server
-        .sqlite()
-        .execute("INSERT INTO meta (name, value) VALUES ('held_since', 1000)", [])
-        .unwrap();
+    server.sql("INSERT INTO meta (name, value) VALUES ('held_since', 1000)");
     for stream in &mut streams {
         assert_eq!(stream.next().1["state"], "held");
     }
     let mut late = EventReader::open(server.addr(), &ada, "");
     assert_eq!(late.next().1["held"], true);
-    server.sqlite().execute("DELETE FROM meta WHERE name = 'held_since'", []).unwrap();
+    server.sql("DELETE FROM meta WHERE name = 'held_since'");
     for stream in &mut streams {
         assert_eq!(stream.next().1["state"], "promoted");
     }

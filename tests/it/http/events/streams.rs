@@ -144,7 +144,7 @@ fn a_stream_ends_when_its_key_is_revoked_or_its_account_disabled() {
         api.fixture.sql(&format!("{sql} {}", user.key));
         assert_eq!(stream.next_event(), None, "{name}");
     }
-    until("both places are free", || (api.fixture.app.events.streams() == 0).then_some(()));
+    until_true("both places are free", || api.fixture.app.events.streams() == 0);
 }
 
 /// The beats of this server are 15 s apart: the event comes first, and is not sent.
@@ -248,7 +248,7 @@ fn a_connection_of_http2_with_a_stream_whose_window_stays_closed_is_closed() {
         }
         drop(unread);
     });
-    until("both places are free", || (api.fixture.app.events.streams() == 0).then_some(()));
+    until_true("both places are free", || api.fixture.app.events.streams() == 0);
 }
 
 #[test]
@@ -361,13 +361,12 @@ fn a_sixth_stream_is_refused_until_another_ends() {
     let (ada, eve) = (api.user("ada"), api.user("eve"));
     let mut open: Vec<_> = (0..5).map(|_| EventReader::open(api.addr(), &ada, "")).collect();
     let refused = ada.get("/v1/events");
-    let body = refused.expect_error(429, "too_many_streams");
-    assert!(body["error"]["message"].as_str().unwrap().contains("5 event streams"), "{body}");
+    refused.refuses(429, "too_many_streams", "5 event streams");
     assert_eq!(refused.header("retry-after"), Some("10"));
     drop(EventReader::open(api.addr(), &eve, ""));
     open.pop();
-    until("a place is free", || {
-        (ada.call("HEAD", "/v1/events", &[], b"").unwrap().status == 200).then_some(())
+    until_true("a place is free", || {
+        ada.call("HEAD", "/v1/events", &[], b"").unwrap().status == 200
     });
     let mut again = EventReader::open(api.addr(), &ada, "");
     assert_eq!(again.next().0, "hello");
@@ -451,7 +450,7 @@ fn open_streams_and_events_are_metrics() {
     );
     let mut stream = EventReader::open(server.addr(), &user, "");
     stream.next();
-    user.post("/v1/worker/heartbeat", &json!({"worker_id": "w", "handlers": []})).expect(200);
+    user.beat("w").expect(200);
     stream.next();
     assert!(
         metrics().contains("\ncued_event_streams 1\n")

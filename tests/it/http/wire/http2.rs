@@ -411,7 +411,7 @@ fn a_stop_ends_long_polls_and_closes_idle_connections() {
 #[test]
 fn a_disconnect_and_the_end_of_the_drain_cancel_the_handler() {
     let until_running = |count| {
-        until("handlers start or end", || (FOREVER.load(Ordering::SeqCst) == count).then_some(()));
+        until_true("handlers start or end", || FOREVER.load(Ordering::SeqCst) == count);
     };
     let mut server = TestServer::with(HttpLimits { drain_time: SHORT, ..HttpLimits::default() });
     let (mut first, mut second) = (server.connect(), server.connect());

@@ -106,8 +106,8 @@ fn unfinished_bodies_of_one_client_leave_room_for_others() {
     assert_eq!(other.response().status, 200, "another client has its own quarter");
     assert_eq!(server.request(&get("/items/a")).status, 200, "a small response needs no room");
     drop(open);
-    until("the bytes are returned", || {
-        (server.request(&post("/echo", &"x".repeat(200_000))).status == 200).then_some(())
+    until_true("the bytes are returned", || {
+        server.request(&post("/echo", &"x".repeat(200_000))).status == 200
     });
 }
 
@@ -169,9 +169,7 @@ fn unread_responses_of_one_client_leave_room_for_others() {
     other.send(&get("/large"));
     assert_eq!(other.response().status, 200);
     drop((first, second));
-    until("the bytes are returned", || {
-        (server.request(&get("/large")).status == 200).then_some(())
-    });
+    until_true("the bytes are returned", || server.request(&get("/large")).status == 200);
 }
 
 #[test]
@@ -205,7 +203,7 @@ fn a_client_holds_a_part_of_the_connections() {
     let busy = |mut connection: Connection| {
         let before = HELD.load(Ordering::SeqCst);
         connection.send(&get("/hold"));
-        until("the handler runs", || (HELD.load(Ordering::SeqCst) > before).then_some(()));
+        until_true("the handler runs", || HELD.load(Ordering::SeqCst) > before);
         connection
     };
     let mut silent = server.connect();
@@ -299,8 +297,8 @@ fn responses_that_an_http2_client_does_not_take_hold_its_memory() {
     assert_eq!(other.response().status, 200, "another client has its own quarter");
     // More would be above its quarter: the connection is closed whole.
     send(&mut connection, &requests(15, 40));
-    until("the memory is returned", || {
-        (server.request(&post("/echo", &"x".repeat(200_000))).status == 200).then_some(())
+    until_true("the memory is returned", || {
+        server.request(&post("/echo", &"x".repeat(200_000))).status == 200
     });
 }
 
