@@ -148,25 +148,6 @@ fn attempts_that_a_crash_cut_off_are_repeated_within_the_flow_of_their_cue() {
 }
 
 #[test]
-fn a_key_that_was_the_host_and_port_follows_the_url() {
-    let (_server, user) = Server::with_clock_and_user(START);
-    let host = format!("{}.{}.example.com", "a".repeat(60), "b".repeat(60));
-    let cue = user.create(&json!({
-        "name": "long", "schedule": {"type": "recurring", "every": "1d"},
-        "callback": {"url": format!("https://{host}/a"), "flow": {"parallelism": 1}},
-    }));
-    let sent_back = cue["callback"].clone();
-    assert_eq!(sent_back["flow"]["key"], format!("{host}:443"));
-    let callback_after =
-        |callback: &Value| user.change(&cue, &json!({"callback": callback}))["callback"].clone();
-    assert_eq!(callback_after(&sent_back), sent_back);
-    let moved = with(sent_back, json!({"url": "https://example.com/b"}));
-    assert_eq!(callback_after(&moved)["flow"]["key"], "example.com:443");
-    let moved = json!({"url": "http://127.0.0.1:9/"});
-    assert_eq!(callback_after(&moved)["flow"]["key"], "127.0.0.1:9");
-}
-
-#[test]
 fn the_limits_of_a_deleted_cue_hold_no_longer() {
     let (_server, user) = Server::with_clock_and_user(START);
     let receiver = Receiver::start();

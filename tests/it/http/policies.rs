@@ -260,25 +260,6 @@ fn the_first_run_of_an_interval_with_jitter_is_not_the_creation() {
 }
 
 #[test]
-fn the_end_of_a_schedule_is_in_the_zone_of_its_cue_and_in_the_future() {
-    let (_server, user) = Server::with_clock_and_user(START);
-    let cue = user.create(&work(every("1m", json!({}))));
-    user.change(&cue, &schedule(json!({"timezone": "America/New_York"})));
-    let bounds = json!({"start": "2027-01-01T09:00:00Z", "end": "2027-01-01T08:00:00"});
-    user.change(&cue, &schedule(bounds));
-    let past = work(every("5m", json!({"end": "2026-01-05T09:05:00Z"})));
-    let refused = user.post("/v1/cues", &past).expect(400);
-    assert_has(&refused["error"], json!({"code": "invalid_schedule", "field": "end"}));
-    let unused = with(
-        once("2027-01-01T00:00:00Z", 0)["schedule"].clone(),
-        json!({"start": START, "every": "5m"}),
-    );
-    let warning = "Ignored fields: schedule.every (not used by a once schedule), schedule.start (not used by a once schedule)";
-    let created = user.create(&work(unused));
-    assert!(created.text("warning").starts_with(warning), "{created}");
-}
-
-#[test]
 fn an_attempt_has_the_time_of_its_cue() {
     let (_server, user) = Server::with_clock_and_user(START);
     let receiver = Receiver::with(Reaction::Hang);

@@ -83,6 +83,15 @@ impl Client {
         self.call("GET", path, &[], b"").unwrap()
     }
 
+    pub fn get_with(&self, path: &str, headers: &[(&str, &str)]) -> Response {
+        self.call("GET", path, headers, b"").unwrap()
+    }
+
+    /// A request without a body.
+    pub fn bare(&self, method: &str, path: &str) -> Response {
+        self.call(method, path, &[], b"").unwrap()
+    }
+
     pub fn post(&self, path: &str, body: &Value) -> Response {
         self.try_post(path, body).unwrap()
     }
@@ -291,6 +300,13 @@ impl Connection {
     #[track_caller]
     pub fn response(&mut self) -> Response {
         self.checked_response(false)
+    }
+
+    /// Sends a request and reads its response.
+    #[track_caller]
+    pub fn ask(&mut self, request: &str) -> Response {
+        self.send(request);
+        self.response()
     }
 
     /// Returns `true` if a part of a response has arrived, or the end of the connection.

@@ -10,6 +10,11 @@ pub fn worker_cue(name: &str, cron: &str) -> Value {
     json!({"name": name, "transport": "worker", "schedule": {"type": "recurring", "cron": cron}})
 }
 
+/// A cue for workers that runs every hour.
+pub fn hourly_cue(name: &str) -> Value {
+    worker_cue(name, "0 * * * *")
+}
+
 /// A cue that calls `url` at the times of `cron`.
 pub fn webhook_cue(name: &str, cron: &str, url: &str) -> Value {
     json!({"name": name, "schedule": {"type": "recurring", "cron": cron}, "callback": {"url": url}})
@@ -20,6 +25,13 @@ pub fn with(mut object: Value, more: Value) -> Value {
     let Value::Object(more) = more else { panic!("{more} is no object") };
     object.as_object_mut().unwrap().extend(more);
     object
+}
+
+/// The object without the field, and the value of the field.
+pub fn without(object: &Value, name: &str) -> (Value, Value) {
+    let mut rest = object.clone();
+    let value = rest.as_object_mut().unwrap().remove(name).unwrap();
+    (rest, value)
 }
 
 /// The parts of a JSON value that a test expects to be there.

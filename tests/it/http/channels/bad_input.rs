@@ -16,11 +16,6 @@ fn problems(response: &Response) -> Vec<(String, String)> {
     problems.map(|problem| (place(problem), problem.text("msg").to_owned())).collect()
 }
 
-/// A channel of type `webhook`.
-fn channel_of(user: &Client) -> Value {
-    user.post(CHANNELS, &json!({"type": "webhook", "url": "https://a.example"})).expect(201)
-}
-
 #[test]
 fn an_address_that_callbacks_may_not_reach_is_refused() {
     let server = Server::start(&["--test-clock", START, "--allow-callbacks-to", "192.0.2.0/24"]);
@@ -101,41 +96,6 @@ fn no_error_repeats_a_secret() {
     let channel = user.post(CHANNELS, &gotify).expect(201);
     let refused = user.patch(&path(&channel), &json!({"token": "SECRET TOKEN"})).expect(422);
     assert_eq!(refused["detail"][0]["input"], "…OKEN");
-}
-
-#[test]
-fn a_name_is_one_line_that_shows_what_it_is() {
-    let (_server, user) = Server::with_clock_and_user(START);
-    let channel = channel_of(&user);
-    for (name, part) in [
-        ("   ", "more than white space"),
-        ("\u{a0}", "more than white space"),
-        ("a\nb", "one line"),
-        ("a\u{1b}[2J", "one line"),
-        ("a\u{2028}b", "one line"),
-        ("a\u{202e}b", "one line"),
-        ("\u{2066}", "one line"),
-    ] {
-        let body = json!({"type": "webhook", "url": "https://a.example", "name": name});
-        let patched = user.patch(&path(&channel), &json!({"name": name}));
-        for refused in [user.post(CHANNELS, &body), patched] {
-            let found = problems(&refused);
-            let is_right = found.len() == 1 && found[0].0 == "name" && found[0].1.contains(part);
-            assert!(is_right, "{name:?}: {found:?}");
-        }
-    }
-    let named = user.patch(&path(&channel), &json!({"name": "Büro 日本"})).expect(200);
-    assert_eq!(named["name"], "Büro 日本");
-}
-
-#[test]
-fn a_patch_does_not_take_null_for_what_every_channel_has() {
-    let (_server, user) = Server::with_clock_and_user(START);
-    let nulls = json!({"name": null, "events": null, "tags": null});
-    let found = problems(&user.patch(&path(&channel_of(&user)), &nulls));
-    let text =
-        |kind: &str| format!("Value error, should be a {kind}, not null; leave it out to keep it");
-    assert_eq!(found, [("name".to_owned(), text("text")), ("events".to_owned(), text("list"))]);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Failures of a cue in a row: told once, then by reminders, then as recovered.
 
 use crate::http::channels::{
-    CHANNELS, REASON, Rig, every_minute, fields, path, subject, titles, told, webhook, with_mail,
+    REASON, Rig, every_minute, fields, path, subject, titles, told, webhook, with_mail,
 };
 use crate::support::*;
 
@@ -159,28 +159,4 @@ fn failures_in_a_row_are_mailed_once_a_day_and_runs_by_hand_always() {
     user.change(&cue, &at("0 3 * * *"));
     user.advance("P3D");
     mails(2, "every night, but the one within 23 hours");
-}
-
-#[test]
-fn the_fields_of_repetition_are_checked_kept_and_never_null() {
-    let rig = Rig::with(json!({"repeat": "every", "remind_after_seconds": 604_800}));
-    for (field, wrong) in [
-        ("repeat", json!("once")),
-        ("repeat", json!(null)),
-        ("remind_after_seconds", json!(899)),
-        ("remind_after_seconds", json!(604_801)),
-        ("remind_after_seconds", json!(-1)),
-        ("remind_after_seconds", json!("1d")),
-        ("remind_after_seconds", json!(null)),
-    ] {
-        let refused = rig.patch(&path(&rig.channel), &json!({field: wrong}));
-        let refused = refused.expect_error(422, "validation_error");
-        assert_eq!(refused["detail"][0]["loc"], json!(["body", field]), "{refused}");
-    }
-    rig.change_channel(&json!({"name": "phone"}));
-    rig.assert_channel(json!({"repeat": "every", "remind_after_seconds": 604_800}));
-    for built_in in rig.read(CHANNELS).list("channels") {
-        let both = (built_in["remind_after_seconds"].is_number(), built_in["repeat"].is_string());
-        assert_eq!(both, (true, true), "{built_in}");
-    }
 }

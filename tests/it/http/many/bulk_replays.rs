@@ -194,30 +194,6 @@ fn five_hundred_ids_are_taken_and_unknown_ones_answered() {
 }
 
 #[test]
-fn the_key_of_a_fire_is_taken_from_the_body_too() {
-    let (_server, user) = Server::with_clock_and_user(START);
-    let cue = user.create(&work("cue"));
-    let (path, body) = (format!("{}/fire", cue_path(&cue)), json!({"idempotency_key": "k 1"}));
-    let first = user.post(&path, &body).expect(200);
-    assert_eq!(user.post(&path, &body).expect(200), first);
-    assert_eq!(user.keyed(&path, "k 1", &body).expect(200), first, "the same key in both places");
-    let mut refused = vec![user.keyed(&path, "k2", &body)];
-    for bad in [json!(""), json!("x".repeat(256)), json!("é"), json!("a\nb"), json!(7)] {
-        refused.push(user.post(&path, &json!({"idempotency_key": bad})));
-    }
-    for response in refused {
-        let refused = response.expect_error(422, "validation_error");
-        assert_eq!(refused["detail"][0]["loc"], json!(["body", "idempotency_key"]), "{refused}");
-    }
-    user.post(&path, &with(body, json!({"payload_override": {}})))
-        .expect_error(409, "idempotency_conflict");
-    let without = user.post(&path, &json!({"idempotency_key": null})).expect(200);
-    assert_eq!(without["status"], "pending");
-    assert_eq!(user.executions_of(id(&cue)).len(), 2);
-    assert_eq!(user.execution(id(&first))["triggered_by"], "manual_fire");
-}
-
-#[test]
 fn a_key_without_room_for_its_answer_is_refused_before_anything_is_done() {
     let (server, user) = Server::with_clock_and_user(START);
     let cue = user.create(&work("cue"));
