@@ -102,10 +102,10 @@ fn misses(report: &Value) -> Vec<&Value> {
 #[track_caller]
 fn assert_nothing_is_left(user: &Client) {
     for (path, field) in [("/v1/cues", "cues"), ("/v1/workers", "workers")] {
-        assert_eq!(user.get(path).expect(200)[field], json!([]));
+        assert_eq!(user.read(path)[field], json!([]));
     }
-    assert_eq!(user.get("/v1/auth/keys").expect(200).list("keys").len(), 1);
-    assert_eq!(user.get("/v1/alerts").expect(200)["total"], 0);
+    assert_eq!(user.read("/v1/auth/keys").list("keys").len(), 1);
+    assert_eq!(user.read("/v1/alerts")["total"], 0);
 }
 
 #[test]
@@ -437,8 +437,7 @@ fn what_a_lost_response_has_named_is_deleted() {
 fn a_full_account_is_no_success() {
     let Some((server, user)) = start(&["--dev", "--test-clock"]) else { return };
     for number in 0..10 {
-        user.create(&json!({"name": format!("{number}"), "transport": "worker",
-            "schedule": {"type": "recurring", "cron": "0 0 1 1 *"}}));
+        user.create(&worker_cue(&format!("{number}"), YEARLY));
     }
     // The first of 4.1 creates a cue that 4.9 changes.
     for only in ["4.1", "4.9"] {

@@ -26,7 +26,7 @@ fn the_runs_of_all_cues_are_those_that_each_cue_lists_on_a_day_without_an_hour_a
         for expression in expressions {
             user.create(&worker(expression, cron(expression, "Europe/Berlin")));
         }
-        let plan = user.get(&format!("/v1/upcoming?hours={hours}&from={midnight}")).expect(200);
+        let plan = user.read(&format!("/v1/upcoming?hours={hours}&from={midnight}"));
         assert_has(
             &plan,
             json!({"from": midnight, "until": next, "truncated": false, "waiting": []}),
@@ -34,7 +34,7 @@ fn the_runs_of_all_cues_are_those_that_each_cue_lists_on_a_day_without_an_hour_a
         assert_eq!(names(&plan), expressions, "the rarest first");
         for cue in plan.list("cues") {
             let path = format!("/v1/cues/{}/upcoming?limit=50&from={midnight}", cue.text("cue_id"));
-            let listed = user.get(&path).expect(200);
+            let listed = user.read(&path);
             let listed = listed.list("upcoming").iter();
             let of_the_day: Vec<&Value> = listed.filter(|at| at.as_str().unwrap() < next).collect();
             assert_eq!(cue.list("at").iter().collect::<Vec<_>>(), of_the_day);
@@ -58,7 +58,7 @@ fn runs_that_happen_once_and_those_fired_for_later_are_in_it_and_those_of_paused
     let fired = user.post(&format!("{path}/fire"), &later).expect(200);
     user.patch(&path, &json!({"status": "paused"})).expect(200);
 
-    let plan = user.get("/v1/upcoming").expect(200);
+    let plan = user.read("/v1/upcoming");
     assert_has(&plan, json!({"from": "2026-01-05T08:30:00Z", "until": "2026-01-06T08:30:00Z"}));
     let expected = json!([{
         "cue_id": id(&once), "name": "once", "transport": "worker", "timezone": "UTC", "count": 1,
@@ -70,10 +70,10 @@ fn runs_that_happen_once_and_those_fired_for_later_are_in_it_and_those_of_paused
         "at": "2026-01-05T18:00:00Z", "attempts": 0,
     }]);
     assert_eq!(plan["waiting"], expected);
-    let later = user.get("/v1/upcoming?from=2026-01-05T19:00:00Z&hours=1").expect(200);
+    let later = user.read("/v1/upcoming?from=2026-01-05T19:00:00Z&hours=1");
     assert_eq!(later["cues"], json!([]), "the end is not included");
     assert_eq!(later["waiting"], json!([]), "the end is not included");
-    let week = user.get("/v1/upcoming?hours=168&from=2026-01-05T20:00:00Z").expect(200);
+    let week = user.read("/v1/upcoming?hours=168&from=2026-01-05T20:00:00Z");
     assert_eq!(names(&week), ["once"]);
 }
 
@@ -88,7 +88,7 @@ fn a_retry_waits_in_it_and_the_median_duration_is_expected() {
     }));
     let run = user.fire(&cue);
     user.settle();
-    let plan = user.get("/v1/upcoming").expect(200);
+    let plan = user.read("/v1/upcoming");
     assert_has(
         &plan["waiting"][0],
         json!({"execution_id": run, "at": "2026-01-05T09:15:00Z", "attempts": 1}),
@@ -104,11 +104,11 @@ fn a_frequent_cue_has_a_number_for_each_hour_and_a_strangers_cue_is_not_shown() 
     server.user().create(&worker("foreign", cron("0 * * * *", "UTC")));
     user.create(&worker("often", cron("*/6 9-10 * * *", "UTC")));
     user.create(&worker("interval", json!({"type": "recurring", "every": "10s"})));
-    let plan = user.get("/v1/upcoming?hours=3&from=2026-01-05T08:00:00Z").expect(200);
+    let plan = user.read("/v1/upcoming?hours=3&from=2026-01-05T08:00:00Z");
     assert_eq!(names(&plan), ["often", "interval"]);
     assert_has(&plan["cues"][0], json!({"count": 20, "at": null, "per_hour": [0, 10, 10]}));
     assert_has(&plan["cues"][1], json!({"count": 899, "at": null, "per_hour": [179, 360, 360]}));
-    let day = user.get("/v1/upcoming?from=2026-01-05T08:00:00Z").expect(200);
+    let day = user.read("/v1/upcoming?from=2026-01-05T08:00:00Z");
     // The cue runs less than once an hour.
     assert_eq!(day["cues"][0].list("at").len(), 20);
 }

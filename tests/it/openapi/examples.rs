@@ -186,19 +186,14 @@ impl World {
     }
 
     fn cue(&self, path: &str) -> String {
-        let schedule = json!({"type": "recurring", "cron": "0 3 * * *"});
-        let cue = json!({"name": "c", "schedule": schedule, "callback": {"url": self.receiver.url_of(path)}});
+        let cue = webhook_cue("c", "0 3 * * *", &self.receiver.url_of(path));
         self.made("/v1/cues", &cue, "id")
     }
 
     /// A run for workers.
     fn fired(&self, payload: &Value) -> String {
-        let schedule = json!({"type": "recurring", "cron": "0 3 * * *"});
-        let cue = json!({
-            "name": "w", "schedule": schedule, "transport": "worker", "payload": payload,
-            "verification": {"mode": "manual"},
-        });
-        self.user.fire(&self.user.create(&cue))
+        let parts = json!({"payload": payload, "verification": {"mode": "manual"}});
+        self.user.fire(&self.user.create(&with(worker_cue("w", "0 3 * * *"), parts)))
     }
 
     /// A run in the state that the operation needs.
@@ -225,10 +220,9 @@ impl World {
     }
 
     fn session(&self) -> String {
-        let (json, body) =
-            ([("Content-Type", "application/json")], json!({"api_key": self.user.key()}));
-        let begun = self.user.call("POST", "/v1/auth/session", &json, body.to_string().as_bytes());
-        begun.unwrap().expect(201)["session"].text("id").to_owned()
+        let key = json!({"api_key": self.user.key()});
+        let begun = self.user.post_with("/v1/auth/session", &[], &key).expect(201);
+        begun["session"].text("id").to_owned()
     }
 
     /// The code of a device that waits, except for the one that begins.
@@ -249,7 +243,7 @@ impl World {
         let confirmed =
             self.user.call("POST", "/billing/checkout", &form, body.as_bytes()).unwrap();
         assert_eq!(confirmed.status, 200);
-        let requests = self.user.get("/v1/admin/billing").expect(200);
+        let requests = self.user.read("/v1/admin/billing");
         let email = &user.me()["email"];
         let list = requests.list("requests");
         let own = list.iter().find(|request| request["email"] == *email).expect("its request");
@@ -272,13 +266,7 @@ impl World {
         .unwrap();
         let bin = Path::new(env!("CARGO_BIN_EXE_cued")).parent().unwrap();
         let home = ClientHome::signed_in(&self.server, &self.user);
-        let mut command = Command::new(program);
-        for (name, value) in home.command(&[]).get_envs() {
-            match value {
-                Some(value) => command.env(name, value),
-                None => command.env_remove(name),
-            };
-        }
+        let mut command = home.other(program);
         let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
         command.env("PATH", path).env("HOME", self.home.path()).env("PYTHONUNBUFFERED", "1");
         command.current_dir(self.home.path()).stdin(Stdio::null());

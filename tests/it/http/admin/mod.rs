@@ -63,7 +63,7 @@ fn a_page_of_another_site_changes_nothing_by_the_session_of_an_operator() {
     let signed_in = sign_in(&server.client(), &json!({"api_key": operator.key()}));
     assert_eq!(signed_in.expect(201)["user"]["is_operator"], true);
     let browser = Browser::new(&server.client(), &signed_in);
-    assert_eq!(browser.get("/v1/admin/users").expect(200)["total"], 2);
+    assert_eq!(browser.read("/v1/admin/users")["total"], 2);
     let body = r#"{"email": "eve@example.com"}"#;
     let foreign = [("Sec-Fetch-Site", "cross-site")];
     browser
@@ -79,7 +79,7 @@ fn the_first_user_is_the_operator_and_can_appoint_others() {
     assert_eq!([is_operator(&operator), is_operator(&other)], [true, false]);
     let appointed = operator.patch(&user_path(&other), &json!({"is_operator": true})).expect(200);
     assert_eq!(appointed["is_operator"], true);
-    assert_eq!(other.get("/v1/admin/users").expect(200)["total"], 2);
+    assert_eq!(other.read("/v1/admin/users")["total"], 2);
     other.patch(&user_path(&operator), &json!({"is_operator": false})).expect(200);
     operator.get("/v1/admin/users").expect_error(404, "not_found");
 }
@@ -110,10 +110,9 @@ fn an_enabled_operator_always_remains() {
 #[test]
 fn users_are_listed_searched_and_added() {
     let (_server, operator, other) = with_two_users(DEV_UNLIMITED);
-    let cue = other.create(&json!({"name": "c", "transport": "worker",
-                                   "schedule": {"type": "recurring", "cron": "0 0 1 1 *"}}));
+    let cue = other.create(&worker_cue("c", YEARLY));
     other.fire(&cue);
-    let all = operator.get("/v1/admin/users").expect(200);
+    let all = operator.read("/v1/admin/users");
     assert_has(&all, json!({"total": 2, "limit": 50, "offset": 0, "has_more": false}));
     assert_has(
         &all["users"][0],
@@ -124,11 +123,11 @@ fn users_are_listed_searched_and_added() {
         json!({"id": id_of(&other), "email": "bob@example.com", "plan": "free", "is_operator": false,
                "is_disabled": false, "active_cues": 1, "executions_this_month": 1}),
     );
-    let found = operator.get("/v1/admin/users?q=BOB@&limit=1").expect(200);
+    let found = operator.read("/v1/admin/users?q=BOB@&limit=1");
     assert_eq!(found["total"], 1);
     assert_eq!(found["users"][0]["email"], "bob@example.com");
-    assert_eq!(operator.get("/v1/admin/users?q=%25").expect(200)["users"], json!([]));
-    let second = operator.get("/v1/admin/users?limit=1&offset=1").expect(200);
+    assert_eq!(operator.read("/v1/admin/users?q=%25")["users"], json!([]));
+    let second = operator.read("/v1/admin/users?limit=1&offset=1");
     assert_eq!((&second["total"], &second["users"][0]["id"]), (&json!(2), &json!(id_of(&other))));
 
     let added =
@@ -156,8 +155,7 @@ fn users_are_listed_searched_and_added() {
 fn a_user_is_disabled_enabled_and_gets_another_plan() {
     let (_server, operator, other) = with_two_users(&["--dev"]);
     for number in 0..11 {
-        let cue = json!({"name": format!("c{number}"), "transport": "worker",
-                         "schedule": {"type": "recurring", "cron": "0 0 1 1 *"}});
+        let cue = worker_cue(&format!("c{number}"), YEARLY);
         if number == 10 {
             other.post("/v1/cues", &cue).expect_error(403, "cue_limit_exceeded");
             let change = json!({"plan": "pro", "is_disabled": null});
@@ -202,10 +200,10 @@ fn a_link_of_an_operator_signs_the_user_in() {
 fn registration_is_switched_at_once_and_stays_after_a_restart() {
     let mut server = Server::start(&["--limits", "off"]);
     let operator = server.client().register("ann@example.com");
-    let shown = |client: &Client| client.get("/v1/info").expect(200)["registration"].clone();
+    let shown = |client: &Client| client.read("/v1/info")["registration"].clone();
     let register =
         |client: &Client, email: &str| client.post("/v1/auth/register", &json!({"email": email}));
-    let settings = operator.get("/v1/admin/settings").expect(200);
+    let settings = operator.read("/v1/admin/settings");
     assert_eq!(
         settings,
         json!({"registration": "first-user", "is_registration_fixed": false, "backup_dir": null})
@@ -251,7 +249,7 @@ fn registration_that_a_flag_fixes_names_the_flag() {
     {
         let server = Server::start(flags);
         let operator = server.client().register("ann@example.com");
-        assert_eq!(operator.get("/v1/admin/settings").expect(200)["is_registration_fixed"], true);
+        assert_eq!(operator.read("/v1/admin/settings")["is_registration_fixed"], true);
         let refused = operator.patch("/v1/admin/settings", &json!({"registration": "closed"}));
         refused.refuses(409, "invalid_state", expected);
         server.client().register("bob@example.com");
@@ -270,7 +268,7 @@ fn requests_for_a_plan_are_approved_and_declined() {
         let confirmed =
             server.client().call("POST", "/billing/checkout", &form, body.as_bytes()).unwrap();
         assert!(confirmed.status < 400, "{}", confirmed.text());
-        let listed = operator.get("/v1/admin/billing").expect(200);
+        let listed = operator.read("/v1/admin/billing");
         assert_eq!(listed.list("requests").len(), 1);
         assert_has(
             &listed["requests"][0],
@@ -288,7 +286,7 @@ fn requests_for_a_plan_are_approved_and_declined() {
     let answer = operator.post(&format!("{approved}/approve"), &json!({})).expect(200);
     assert_has(&answer, json!({"status": "approved", "current_plan": "pro"}));
     assert_eq!(other.me()["plan"], "pro");
-    assert_eq!(operator.get("/v1/admin/billing").expect(200)["requests"], json!([]));
+    assert_eq!(operator.read("/v1/admin/billing")["requests"], json!([]));
     operator
         .post("/v1/admin/billing/none/decline", &json!({}))
         .expect_error(404, "plan_request_not_found");
@@ -300,8 +298,7 @@ fn a_held_copy_that_is_promoted_over_http_fires_at_once() {
     let mut server = Server::start(&["--dev", "--limits", "off"]);
     let operator = server.user();
     operator.post("/v1/admin/promote", &json!({})).expect_error(409, "invalid_state");
-    let cue = operator.create(&json!({"name": "c", "callback": {"url": receiver.url()},
-                                      "schedule": {"type": "recurring", "cron": "0 0 1 1 *"}}));
+    let cue = operator.create(&webhook_cue("c", YEARLY, &receiver.url()));
     server.stop();
     let held = server.db().with_file_name("held.db");
     ok(&server.db(), &["backup", held.to_str().unwrap()]);
@@ -309,7 +306,7 @@ fn a_held_copy_that_is_promoted_over_http_fires_at_once() {
     let operator = operator.at(copy.addr());
     operator.fire(&cue);
     assert_eq!(receiver.count(), 0);
-    let log = operator.get("/v1/admin/log").expect(200);
+    let log = operator.read("/v1/admin/log");
     let entry = &log["entries"][0];
     assert_eq!(entry["level"], "warn");
     assert!(entry.text("message").contains("on hold"), "{entry}");

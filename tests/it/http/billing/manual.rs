@@ -63,7 +63,7 @@ impl Shop {
     }
 
     fn portal(&self) -> String {
-        let link = self.user.call("POST", "/v1/billing/portal", &[], b"").unwrap().expect(200);
+        let link = self.user.bare("POST", "/v1/billing/portal").expect(200);
         self.token(&link, "portal_url", PORTAL)
     }
 

@@ -399,7 +399,7 @@ fn no_link_token_key_or_password_reaches_the_log_at_any_level() {
     let mail = mailbox.next();
     assert_eq!(mail.login, Some(("post@example.com".to_owned(), "hunter/2".to_owned())));
     for method in ["GET", "POST"] {
-        assert_eq!(client.call(method, &mail.link(), &[], b"").unwrap().status, 200);
+        assert_eq!(client.bare(method, &mail.link()).status, 200);
     }
     let polled = client.post(POLL, &json!({ "device_code": code })).expect(200);
     let user = client.with_key(polled.text("api_key"));
@@ -431,7 +431,7 @@ fn without_a_mail_server_the_link_is_logged_and_printed_under_dev() {
         } else {
             assert_eq!(server.stdout(), "");
         }
-        assert_eq!(server.client().call("POST", &logged, &[], b"").unwrap().status, 200);
+        assert_eq!(server.client().bare("POST", &logged).status, 200);
         let polled = server.client().post(POLL, &json!({ "device_code": code }));
         assert_eq!(polled.expect(200)["status"], "approved");
     }

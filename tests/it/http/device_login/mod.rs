@@ -158,7 +158,7 @@ fn a_device_gets_its_key_once_after_the_link_is_confirmed() {
 
     // Mail scanners open links, some of them more than once.
     for method in ["GET", "HEAD", "GET"] {
-        let page = mailing.client().call(method, &mail.link(), &[], b"").unwrap();
+        let page = mailing.client().bare(method, &mail.link());
         assert_eq!(page.status, 200);
         assert!(method == "HEAD" || page.text().contains(shown));
     }
@@ -178,7 +178,7 @@ fn a_device_gets_its_key_once_after_the_link_is_confirmed() {
 fn the_link_can_be_posted_with_its_query() {
     let mailing = MailingServer::open(DEV_UNLIMITED);
     let (code, mail) = mailing.mailed(ANN);
-    assert_eq!(mailing.client().call("POST", &mail.link(), &[], b"").unwrap().status, 200);
+    assert_eq!(mailing.client().bare("POST", &mail.link()).status, 200);
     assert_eq!(mailing.status(&code), "approved");
 }
 
@@ -237,7 +237,7 @@ fn a_device_may_choose_an_unused_valid_code() {
     assert_eq!(client.post(CODE, &own).expect(201)["device_code"], "My-Laptop-1");
     client.post(CODE, &own).expect_error(409, "device_code_exists");
     // No body is needed.
-    assert_eq!(client.call("POST", CODE, &[], b"").unwrap().status, 201);
+    assert_eq!(client.bare("POST", CODE).status, 201);
     for (path, bad) in [
         (CODE, json!({"device_code": "short"})),
         (CODE, json!({"device_code": "with space"})),

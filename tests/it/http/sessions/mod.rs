@@ -90,6 +90,12 @@ impl Browser {
         self.call("GET", path, "")
     }
 
+    /// The body of a GET that must succeed.
+    #[track_caller]
+    pub fn read(&self, path: &str) -> Value {
+        self.get(path).expect(200)
+    }
+
     /// A GET of a page of this site or another one.
     fn get_from(&self, site: &str, path: &str) -> Response {
         self.call_with("GET", path, &[("Sec-Fetch-Site", site)], "")
@@ -97,7 +103,7 @@ impl Browser {
 
     #[track_caller]
     pub fn me(&self) -> Value {
-        self.get(ME).expect(200)
+        self.read(ME)
     }
 
     pub fn is_signed_in(&self) -> bool {
@@ -128,7 +134,7 @@ fn a_session_stands_in_for_its_key() {
     let cue = worker_cue("c", "0 0 * * *").to_string();
     let created = browser.call("POST", "/v1/cues", &cue).expect(201);
     assert_eq!(ada.read("/v1/cues")["cues"][0]["id"], created["id"]);
-    assert_eq!(browser.get("/v1/auth/keys").expect(200)["keys"][0]["current"], false);
+    assert_eq!(browser.read("/v1/auth/keys")["keys"][0]["current"], false);
 }
 
 #[test]
@@ -213,7 +219,7 @@ fn sessions_have_a_window_of_240_requests_of_their_own() {
     let by_key = ada.get("/v1/auth/keys");
     assert_eq!((by_key.status, by_key.header("x-ratelimit-remaining")), (200, Some("59")));
     api.fixture.advance(60);
-    browsers[0].get("/v1/auth/keys").expect(200);
+    browsers[0].read("/v1/auth/keys");
 }
 
 #[test]
@@ -328,7 +334,7 @@ fn a_one_time_link_works_once_within_five_minutes() {
     let (url, begin) = (made.text("url"), format!("http://{}/#/enter/", api.addr()));
     assert!(url.starts_with(&begin), "{url}");
     let browser = Browser::new(&client, &sign_in(&client, &token_of(url)));
-    assert_eq!(browser.get(SESSIONS).expect(200)["sessions"][0]["via"], "link");
+    assert_eq!(browser.read(SESSIONS)["sessions"][0]["via"], "link");
     sign_in(&client, &token_of(url)).expect_error(401, "invalid_api_key");
     let late = link_of(&ada);
     api.fixture.advance(300);
@@ -431,8 +437,8 @@ fn a_mailed_link_begins_a_session_and_makes_no_key() {
         assert_eq!(poll, json!({"status": "approved", "email": email}));
     }
     let browser = Browser::new(&client, &sign_in(&client, &by_code));
-    assert_eq!(browser.get(SESSIONS).expect(200)["sessions"][0]["via"], "mail");
-    assert_eq!(browser.get("/v1/auth/keys").expect(200).list("keys").len(), 1);
+    assert_eq!(browser.read(SESSIONS)["sessions"][0]["via"], "mail");
+    assert_eq!(browser.read("/v1/auth/keys").list("keys").len(), 1);
     assert_eq!(browser.me()["api_key_prefix"], Value::Null);
     sign_in(&client, &by_code).expect_error(404, "device_code_not_found");
     let refused = client.post("/v1/auth/device-code", &json!({"for": "cookie"}));
