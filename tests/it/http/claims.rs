@@ -322,8 +322,8 @@ fn an_execution_that_is_not_claimed_in_time_fails_and_ends_its_cue() {
     // A time of less than 15 minutes ends without an alert.
     assert_eq!(alerts(&user), Vec::<Value>::new());
     let id = id(&failed);
-    user.act(&id, "claim").expect_error(409, "already_claimed");
-    user.act(&id, "replay").expect(200);
+    user.act(id, "claim").expect_error(409, "already_claimed");
+    user.act(id, "replay").expect(200);
 }
 
 #[test]

@@ -8,7 +8,7 @@ pub const START: &str = "2026-01-05T09:00:00Z";
 fn a_new_cue_has_every_field_with_its_default() {
     let (_server, user) = Server::with_clock_and_user(START);
     let url = "http://127.0.0.1:9/hook";
-    let created = user.create(&webhook_cue("nightly", "30 9 * * *", &url));
+    let created = user.create(&webhook_cue("nightly", "30 9 * * *", url));
     assert!(id(&created).starts_with("cue_") && id(&created).len() == 16, "{created}");
     let expected = json!({
         "id": id(&created), "slug": null, "name": "nightly", "description": null, "tags": [], "status": "active",

@@ -387,7 +387,8 @@ fn an_unconfirmed_account_without_a_run_for_7_days_is_removed() {
     idle.me();
     first.advance("PT7H");
     until_true("the account is removed", || idle.get("/v1/auth/me").status == 401);
-    (first.me(), active.me());
+    first.me();
+    active.me();
     first.settle();
     assert_eq!(server.count("SELECT count(*) FROM users"), 3, "that of the operator stays");
     assert_eq!(server.count("SELECT count(*) FROM payloads"), 2);
