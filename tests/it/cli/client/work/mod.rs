@@ -158,32 +158,6 @@ pub fn exits(run: &ClientRun, code: i32) {
 }
 
 #[test]
-fn wrong_usage_is_refused_before_any_request() {
-    let home = ClientHome::without_server();
-    fs::write(home.folder().join("plain"), "").unwrap();
-    fs::write(home.folder().join("work.json"), r#"{"tasks": {"a": {"run": []}}}"#).unwrap();
-    for (arguments, part) in [
-        (&["--", "true"][..], "--task"),
-        (&["--task", "t"], "COMMAND"),
-        (&["--task", "", "--", "true"], "1 to 255 bytes"),
-        (&["--task", "t", "--", "/no/such/program"], "cannot run /no/such/program: No such file"),
-        (&["--task", "t", "--", "no-such-program"], "no program no-such-program in PATH"),
-        (&["--task", "t", "--", "./plain"], "Permission denied"),
-        (&["--task", "t", "--", "./"], "it is not a file"),
-        (&["--task", "t", "--timeout", "5", "--", "true"], "no duration"),
-        (&["--task", "t", "--jobs", "0", "--", "true"], "1..=256"),
-        (&["--task", "t", "--once", "--drain", "--", "true"], "cannot be used with"),
-        (&["--file", "work.json", "--", "true"], "cannot be used with"),
-        (&["--file", "work.json"], "work.json:1:25: tasks.a: `run` should be"),
-        (&["--file", "none.yaml"], "cued: --file: cannot read none.yaml: No such file"),
-        (&["--task", "t", "--curl", "--", "true"], "--curl"),
-    ] {
-        let error = home.fails(&[&["work"], arguments].concat(), 2);
-        assert!(error.contains(part), "{arguments:?}: {error}");
-    }
-}
-
-#[test]
 fn a_temporary_folder_that_cannot_be_used_is_refused_at_the_start() {
     let shop = Workshop::new();
     let execution = shop.execution("t");
