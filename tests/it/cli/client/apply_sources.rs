@@ -35,36 +35,6 @@ fn a_put_without_a_source_changes_any_cue() {
 }
 
 #[test]
-fn one_fault_hides_no_other() {
-    let home = ClientHome::without_server();
-    write(
-        &home,
-        FILE,
-        "cues:\n  a: {scedule: '@daily', url: 'http://a'}\n  b: {schedule: '@daily', url: 'ftp://b'}\n  \
-         c: {schedule: '@daily', url: 'http://c', tags: [B b], retry: {max_attempts: 99}}\n",
-    );
-    write(
-        &home,
-        "other.yaml",
-        "cues:\n  d: {schedule: {cron: '61 * * * *'}, url: 'http://${NOWHERE}'}\n  \
-         e: {schedule: {cron: '61 * * * *'}, worker: true}\n",
-    );
-    let text = home.fails(&["apply", "-f", FILE, "-f", "other.yaml"], 2);
-    let lines: Vec<&str> = text.lines().collect();
-    assert_eq!(lines[0], "cued: 6 faults in the files; nothing was sent", "{text}");
-    for (line, begin) in lines[1..].iter().zip([
-        "cues.yaml:2:7: there is no field \"scedule\"",
-        "cues.yaml:3:32: url: must ",
-        "cues.yaml:4:51: tags.0: ",
-        "cues.yaml:4:79: retry.max_attempts: must be at most ",
-        "other.yaml:2:44: the variable NOWHERE is not set",
-        "other.yaml:3:24: minute: 61 is out of range",
-    ]) {
-        assert!(line.starts_with(begin), "{line}");
-    }
-}
-
-#[test]
 fn errors_for_programs_hide_what_their_text_hides() {
     let (_server, _user, home) = start();
     let home = home.env("LONG", "s3cr3t".repeat(4_000)).env("SHORT", "s3cr3t");
