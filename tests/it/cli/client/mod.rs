@@ -10,7 +10,6 @@ mod cue;
 mod cue_edit;
 mod cue_fields;
 mod failures;
-mod import;
 mod mcp;
 mod mcp_calls;
 mod output;

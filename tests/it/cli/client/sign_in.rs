@@ -220,35 +220,6 @@ fn too_many_logins_are_a_limit_and_no_server_is_a_failure() {
 }
 
 #[test]
-fn a_second_login_replaces_the_key_and_another_server_has_its_own_profile() {
-    let (server, other) = (Server::start(DEV_UNLIMITED), Server::start(DEV_UNLIMITED));
-    let home = ClientHome::new();
-    home.ok(&["login", &server.url(), "--email", "ann@example.com"]);
-    let first = home.stored()["profiles"]["default"].clone();
-    let ann = server.client().with_key(first["api_key"].as_str().unwrap());
-    let added = ann.post("/v1/auth/keys", &json!({"name": "laptop"})).expect(201);
-    let run = home.run_with_stdin(&["login", "--key", "-"], added["api_key"].as_str().unwrap());
-    let advice =
-        format!("still valid: `cued account keys revoke {}`", first["key_id"].as_str().unwrap());
-    assert!(run.code == 0 && run.stderr.contains(&advice), "{}", run.stderr);
-    let run = home.run(&["login", &server.url(), "--email", "bob@example.com", "-y"]);
-    let advice = format!("is replaced, and still valid for ann@example.com at {}", server.url());
-    assert!(run.stderr.contains(&advice), "{}", run.stderr);
-    assert_eq!(home.stored()["profiles"]["default"]["email"], json!("bob@example.com"));
-    let run = home.run(&["login", &other.url(), "--email", "cid@example.com"]);
-    let note =
-        format!("Commands now use profile {}; for the other: --profile default\n", other.addr());
-    assert!(run.code == 0 && run.stderr.ends_with(&note), "{run:?}");
-    let again = home.run(&["login", &other.url(), "--email", "cid@example.com"]);
-    assert!(!again.stderr.contains("now use"), "it is current: {again:?}");
-    assert_eq!(home.stored()["current"], json!(other.addr().to_string()));
-    assert_eq!(home.json(&["whoami"])["email"], json!("cid@example.com"));
-    assert_eq!(home.json(&["whoami", "--profile", "default"])["email"], json!("bob@example.com"));
-    let shown = home.ok(&["whoami"]);
-    assert!(shown.contains(&format!("{} (in use), default", other.addr())), "{shown}");
-}
-
-#[test]
 fn a_replaced_key_of_deleted_data_is_not_called_valid() {
     let (folder, home) = (TempDir::new().unwrap(), ClientHome::new());
     let mut server = Server::start_on(&folder.path().join("cued.db"), DEV_UNLIMITED);
@@ -263,28 +234,6 @@ fn a_replaced_key_of_deleted_data_is_not_called_valid() {
     assert_eq!((run.code, run.stderr.as_str()), (0, ""));
     assert_ne!(home.stored()["profiles"]["default"]["api_key"], earlier);
     home.ok(&["whoami"]);
-}
-
-#[test]
-fn a_login_that_names_its_profile_does_not_change_where_other_commands_go() {
-    let (server, other) = (Server::start(DEV_UNLIMITED), Server::start(DEV_UNLIMITED));
-    let home = ClientHome::new();
-    // The first is current.
-    assert_eq!(home.run(&["login", &server.url(), "--profile", "one"]).stderr, "");
-    let run = home.run(&["login", &other.url(), "--profile", "two"]);
-    let note =
-        "Commands still use profile one.\nFor the new one: --profile two, or CUED_PROFILE=two\n";
-    assert_eq!((run.code, run.stderr.as_str()), (0, note));
-    let shown = home.ok(&["whoami"]);
-    assert_contains(&shown, &[&server.url(), "profiles  one (in use), two\n"]);
-    let shown = home.ok(&["whoami", "--profile", "two"]);
-    assert_contains(&shown, &[&other.url(), "one (current), two (in use)\n"]);
-    home.ok(&["login", &other.url()]);
-    assert_eq!(home.stored()["current"], json!("two"));
-    let home = home.env("CUED_PROFILE", "one");
-    home.ok(&["login"]);
-    // A variable of one shell is not for the others.
-    assert_eq!(home.stored()["current"], json!("two"));
 }
 
 #[test]
@@ -304,19 +253,6 @@ fn the_first_account_of_a_development_server_is_entered_with_its_address_too() {
     assert_eq!(login.code(), 0, "{}", login.output());
     let text = home.fails(&["login", "--email", "notanemail"], 2);
     assert_eq!(text, "cued: \"notanemail\": should have exactly one @\n");
-}
-
-#[test]
-fn a_key_for_another_name_of_the_server_is_named() {
-    let server = Server::start(DEV_UNLIMITED);
-    let home = ClientHome::new();
-    home.ok(&["login", &server.url()]);
-    let other = server.url().replace("127.0.0.1", "localhost");
-    let text = home.fails(&["whoami", "--url", &other], 4);
-    assert_contains(
-        &text,
-        &[&format!("no key is stored for {other}"), &format!("is for {}", server.url())],
-    );
 }
 
 #[test]
