@@ -75,28 +75,6 @@ fn a_page_keeps_its_headings_lists_code_and_tables() {
 }
 
 #[test]
-fn a_topic_is_a_page_an_error_code_a_url_or_a_word_of_a_heading() {
-    let whole = text("reference/errors");
-    assert_eq!(text("errors"), whole);
-    let code = text("invalid_schedule");
-    assert!(
-        code.starts_with("## invalid_schedule\n\n`400` ") && code.lines().count() < 15,
-        "{code}"
-    );
-    for url in [
-        "/docs/reference/errors#invalid_schedule",
-        "https://x.example/cued/docs/reference/errors#invalid_schedule",
-    ] {
-        assert_eq!(text(url), code);
-    }
-    assert!(text("schedules#in-words").starts_with("## In words\n"));
-    assert_contains(
-        &text("daylight"),
-        &["schedules         cron, intervals, words, daylight saving"],
-    );
-}
-
-#[test]
 fn the_pages_that_a_text_links_to_are_named_below_it() {
     let see_also = "\nSee also (`cued docs TOPIC`): ";
     assert!(text("invalid_schedule").ends_with(&format!("{see_also}schedules\n")));
@@ -111,17 +89,6 @@ fn the_pages_that_a_text_links_to_are_named_below_it() {
     }
     assert!(!text("webhook_secret").contains("See also"), "a list of pages has no links");
     assert!(!text("already_claimed").contains("See also"), "nor has a text without any");
-}
-
-#[test]
-fn an_unknown_topic_is_not_found_and_the_nearest_is_named() {
-    let run = docs(&["shedules"]);
-    assert_eq!((run.code, run.stdout.as_str()), (3, ""));
-    assert_contains(
-        &run.stderr,
-        &["the documentation has no \"shedules\"; did you mean \"schedules\"?"],
-    );
-    assert_contains(&docs(&["qqqq"]).stderr, &["`cued docs` lists the pages"]);
 }
 
 #[test]
@@ -140,13 +107,6 @@ fn a_part_of_the_name_of_a_page_lists_it_before_headings() {
     }
     let found = text("retry");
     assert!(found.contains("\nreference/deliveries#retries "), "headings too: {found}");
-}
-
-#[test]
-fn several_words_are_one_topic() {
-    let run = docs(&["cue", "add"]);
-    assert!(run.code == 0 && run.stdout.starts_with("reference/commands#cued-cue-add "), "{run:?}");
-    assert_eq!(docs(&["raspberry", "pi"]).stdout, text("raspberry"));
 }
 
 #[test]
@@ -172,5 +132,4 @@ fn a_word_of_no_heading_lists_the_pages_whose_text_has_it() {
         );
     }
     assert!(text("overlap").lines().all(|line| !line.contains('#')), "no heading has it");
-    assert_eq!(docs(&["verlap"]).code, 3, "a part inside a word is another word");
 }

@@ -36,6 +36,13 @@ impl ServeProcess {
             .unwrap()
     }
 
+    /// What a start logs until its address is printed.
+    fn log(mut self) -> String {
+        self.addr();
+        self.child.kill().unwrap();
+        io::read_to_string(self.child.stderr.take().unwrap()).unwrap()
+    }
+
     fn client(&self) -> Client {
         Client::new(self.addr())
     }
@@ -191,16 +198,6 @@ fn a_port_in_use_is_named_with_the_way_out() {
 }
 
 #[test]
-fn a_place_that_cannot_have_a_database_is_named_with_the_way_out() {
-    let folder = TempDir::new().unwrap();
-    let text = refused(&serve(&folder.path().join("missing/cued.db")).output().unwrap(), 1);
-    assert_contains(&text, &["missing/cued.db cannot be used", "create it"]);
-    assert!(!folder.path().join("missing").exists());
-    let text = refused(&serve(folder.path()).output().unwrap(), 1);
-    assert!(text.contains("Give --db the path of a file in it"), "{text}");
-}
-
-#[test]
 fn a_volume_of_another_user_is_named_with_the_user_that_needs_it() {
     let (folder, db) = new_file();
     let mut command = serve(&db);
@@ -235,17 +232,9 @@ fn a_volume_of_another_user_is_named_with_the_user_that_needs_it() {
 
 #[test]
 fn a_mistyped_variable_is_warned_of_with_the_name_that_was_meant() {
-    let mut command = cued(&["serve", "--ephemeral"]);
-    command
-        .env("CUED_LISTN", "0.0.0.0:80")
-        .env("CUED_SERVICE_HOST", "10.0.0.1")
-        .env("CUED_URL", "http://x");
-    let mut child = Process(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
-    let mut line = String::new();
-    BufReader::new(child.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    assert!(line.starts_with("cued listening on http://127.0.0.1:"), "{line}");
-    child.0.kill().unwrap();
-    let log = std::io::read_to_string(child.0.stderr.take().unwrap()).unwrap();
+    let environment =
+        [("CUED_LISTN", "0.0.0.0:80"), ("CUED_SERVICE_HOST", "10.0.0.1"), ("CUED_URL", "http://x")];
+    let log = ServeProcess::new(&["--ephemeral"], &environment).log();
     let warnings: Vec<&str> =
         log.lines().filter(|line| line.contains("unknown environment variable")).collect();
     assert_eq!(warnings.len(), 1, "{log}");
@@ -257,13 +246,8 @@ fn a_mistyped_variable_is_warned_of_with_the_name_that_was_meant() {
 fn a_missing_folder_for_backups_is_logged_at_the_start() {
     let folder = TempDir::new().unwrap();
     for (path, warnings) in [(folder.path().to_owned(), 0), (folder.path().join("none"), 1)] {
-        let mut command = cued(&["serve", "--ephemeral", "--backup-dir"]);
-        command.arg(&path).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = Process(command.spawn().unwrap());
-        let mut line = String::new();
-        BufReader::new(child.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        child.0.kill().unwrap();
-        let log = std::io::read_to_string(child.0.stderr.take().unwrap()).unwrap();
+        let flags = ["--ephemeral", "--backup-dir", path.to_str().unwrap()];
+        let log = ServeProcess::new(&flags, &[]).log();
         assert_eq!(log.matches("backups will fail until it exists").count(), warnings, "{log}");
         assert_eq!(log.contains(path.to_str().unwrap()), warnings > 0, "{log}");
     }

@@ -85,19 +85,6 @@ fn a_list_that_is_cut_for_a_program_says_so() {
 }
 
 #[test]
-fn a_list_shows_the_end_of_a_long_message() {
-    let desk = Desk::new();
-    let run = desk.fire(&desk.worker_cue("report"));
-    let error = format!("{}\nexit code 3\n", "line of a trace\n".repeat(50));
-    let report = json!({"success": false, "error": error});
-    desk.user.report(&run, &report);
-    let list = desk.home.ok(&["run", "list"]);
-    assert!(list.contains("exit code 3") && !list.contains("trace"), "{list}");
-    assert!(list.lines().all(|line| line.trim_end().chars().count() < 160), "{list}");
-    assert!(desk.home.ok(&["run", "show", &run]).contains("line of a trace"));
-}
-
-#[test]
 fn an_answer_that_is_no_object_is_not_that_of_cued() {
     let server = Receiver::start();
     let home = ClientHome::new().env("CUED_URL", server.url()).env("CUED_API_KEY", "cue_sk_some");

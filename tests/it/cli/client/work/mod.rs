@@ -145,93 +145,9 @@ impl Background {
     }
 }
 
-/// The objects of a text with one JSON document a line.
-pub fn lines(text: &str) -> Vec<Value> {
-    text.lines()
-        .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}")))
-        .collect()
-}
-
 #[track_caller]
 pub fn exits(run: &ClientRun, code: i32) {
     assert_eq!(run.code, code, "{}\n{}", run.stdout, run.stderr);
-}
-
-#[test]
-fn a_temporary_folder_that_cannot_be_used_is_refused_at_the_start() {
-    let shop = Workshop::new();
-    let execution = shop.execution("t");
-    let home = ClientHome::signed_in(&shop.server, &shop.user).env("TMPDIR", "/nonexistent");
-    let error = home.fails(&["work", "--task", "t", "--drain", "--", "true"], 1);
-    for part in ["cannot use the temporary folder", "/nonexistent", "TMPDIR"] {
-        assert!(error.contains(part), "{part}: {error}");
-    }
-    assert_eq!(shop.look(&execution)["status"], "pending");
-}
-
-#[test]
-fn a_missing_working_directory_is_named_at_the_start_and_in_the_failure() {
-    let shop = Workshop::new();
-    let (folder, file) = (shop.path("none"), shop.path("work.json"));
-    let tasks = json!({"tasks": {"t": {"run": ["sh", "-c", "true"], "cwd": folder}}});
-    fs::write(&file, tasks.to_string()).unwrap();
-    let execution = shop.execution("t");
-    let run = shop.home.run(&["work", "--file", file.to_str().unwrap(), "--once"]);
-    exits(&run, 8);
-    let fault = format!("cannot use the working directory {}: No such file", folder.display());
-    let warning =
-        run.stderr.lines().find(|line| line.contains("runs of a task will fail")).unwrap();
-    assert!(warning.contains(&fault) && warning.contains("task=\"t\""), "{warning}");
-    let error = shop.reported(&execution)["outcome"]["error"].as_str().unwrap().to_owned();
-    assert!(error.starts_with(&fault), "{error}");
-}
-
-#[test]
-fn each_failure_has_its_exit_code() {
-    let shop = Workshop::new();
-    let drain = ["work", "--task", "t", "--drain", "--", "true"];
-    let without_key = ClientHome::new().env("CUED_URL", shop.server.url());
-    exits(&without_key.run(&drain), 4);
-    let wrong_key =
-        ClientHome::new().env("CUED_URL", shop.server.url()).env("CUED_API_KEY", "cue_sk_unknown");
-    exits(&wrong_key.run(&drain), 4);
-    exits(&wrong_key.run(&["work", "--task", "t", "--", "true"]), 4);
-    let alone = ClientHome::without_server().run(&drain);
-    exits(&alone, 1);
-    assert!(alone.stderr.contains("is `cued serve` running there?"), "{}", alone.stderr);
-}
-
-#[test]
-fn the_log_is_on_standard_error_as_text_or_json_and_results_for_programs_on_standard_output() {
-    let shop = Workshop::new();
-    let cue = shop.cue("t", &json!({}));
-    let execution = shop.fire(&cue);
-    let text = shop.home.run(&["work", "--task", "t", "--once", "--", "true"]);
-    exits(&text, 0);
-    assert_eq!(text.stdout, "");
-    for part in ["INFO run started", "INFO run succeeded", &execution, "cue=\"cue of t\""] {
-        assert!(text.stderr.contains(part), "{part}: {}", text.stderr);
-    }
-    assert!(!text.stderr.contains(shop.user.key()));
-    let execution = shop.fire(&cue);
-    let json = shop.home.run(&[
-        "work",
-        "--task",
-        "t",
-        "--once",
-        "--json",
-        "--log-format",
-        "json",
-        "--",
-        "false",
-    ]);
-    exits(&json, 8);
-    let log = lines(&json.stderr);
-    let failed = log.iter().find(|line| line["message"] == "run failed").unwrap();
-    assert_has(failed, json!({"execution_id": execution, "reason": "exit code 1"}));
-    assert_eq!(log.last().unwrap()["error"]["code"], "failed_run");
-    let printed = lines(&json.stdout);
-    assert_eq!((printed.len(), &printed[0]["execution_id"]), (1, &json!(execution)));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::os::unix::net::UnixDatagram;
 
-use crate::cli::client::work::{Workshop, exits, lines};
+use crate::cli::client::work::{Workshop, exits};
 use crate::support::*;
 
 #[test]
@@ -103,27 +103,6 @@ fn two_workers_run_each_of_many_executions_exactly_once() {
 }
 
 #[test]
-fn no_more_commands_run_at_a_time_than_there_are_jobs() {
-    let shop = Workshop::new();
-    let cue = shop.cue("t", &json!({}));
-    (0..6).for_each(|_| drop(shop.fire(&cue)));
-    let journal = shop.path("journal").display().to_string();
-    let script = format!("echo + >>{journal}; sleep 0.1; echo - >>{journal}");
-    exits(
-        &shop
-            .home
-            .run(&["work", "--task", "t", "--jobs", "2", "--drain", "--", "sh", "-c", &script]),
-        0,
-    );
-    let (mut running, mut most) = (0, 0);
-    for sign in fs::read_to_string(&journal).unwrap().lines() {
-        running += if sign == "+" { 1 } else { -1 };
-        most = most.max(running);
-    }
-    assert_eq!((running, most), (0, 2));
-}
-
-#[test]
 fn a_worker_that_waits_runs_what_comes() {
     let shop = Workshop::new();
     let mut worker = shop.start("w", &["--task", "t"], "echo $CUED_TASK");
@@ -138,23 +117,6 @@ fn a_worker_that_waits_runs_what_comes() {
         assert_eq!(shop.reported(&execution)["outcome"]["result"], "t\n");
     }
     assert_eq!(worker.stop(), 0);
-}
-
-#[test]
-fn work_that_a_command_makes_is_drained_too() {
-    let shop = Workshop::new();
-    let (first, second) = (shop.cue("t", &json!({"again": true})), shop.cue("t", &json!({})));
-    shop.fire(&first);
-    let body = "{}";
-    let by_hand = format!(
-        "case $CUED_PAYLOAD in *again*) python3 -c 'import os,urllib.request as r; r.urlopen(r.Request(os.environ[\"CUED_URL\"]+\"/v1/cues/{second}/fire\", b\"{body}\", {{\"Authorization\": \"Bearer \"+os.environ[\"CUED_API_KEY\"]}}))';; esac"
-    );
-    let line = words("work --task t --drain --pass-key --json -- sh -c");
-    let run = shop.home.run(&[&line[..], &[&by_hand]].concat());
-    exits(&run, 0);
-    let printed = lines(&run.stdout);
-    assert_eq!(printed.len(), 2, "{printed:?}");
-    assert!(printed.iter().all(|answer| answer["outcome_recorded"] == true), "{printed:?}");
 }
 
 #[test]
