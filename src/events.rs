@@ -18,9 +18,9 @@ use crate::domain::notification::event::{
 use crate::domain::row_keys::UserKey;
 use crate::domain::text::{hex, word_enum};
 use crate::error::Result;
-use crate::locks::Mutex;
 use crate::metrics::{Counter, Stopwatch};
-use crate::random;
+use crate::system::locks::Mutex;
+use crate::system::random;
 
 /// Streams of one user: two devices with a page and a terminal each.
 pub const MAX_STREAMS_PER_USER: usize = 5;

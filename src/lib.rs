@@ -28,13 +28,14 @@
 //! - `mail` sends mail over SMTP or writes it to the log; login mails have a queue.
 //! - `http` turns requests into calls of `service` and results into responses; `http/routes.rs` is the routing table.
 //! - `metrics` has the counters and histograms and writes them for Prometheus.
-//! - `cores` counts the processors, `locks` has locks without poisoning, `logging` starts the log on standard error.
-//! - `systemd` reports readiness, liveness and stopping to the service manager.
+//! - `system` is about the machine and the process: `cores` counts the processors, `locks` has locks without poisoning,
+//!   `panics` turns a panic into an error, `random` is the only source of randomness, `signals` waits for the signals
+//!   that ask the process to end, `systemd` reports readiness, liveness and stopping to the service manager.
+//! - `logging` starts the log on standard error.
 //! - `build.rs` compiles `build/malloc.c`, the settings of the C library's allocator, and compresses the description of
 //!   the API, the time zones, the page (`build/page.rs`, from `http/page`) and the documentation (`build/docs.rs`, from
 //!   `docs`) that the program contains.
-//! - `error` is the error type of service, engine and store; `panics` turns a panic into one; `random` is the only
-//!   source of randomness; `signals` waits for the signals that ask the process to end.
+//! - `error` is the error type of service, engine and store.
 //!
 //! # Dependencies
 //!
@@ -96,21 +97,16 @@ pub mod cli;
 pub mod client;
 pub mod clock;
 pub mod config;
-pub mod cores;
 pub mod domain;
 pub mod engine;
 pub mod error;
 pub mod events;
 pub mod http;
-pub mod locks;
 pub mod logging;
 pub mod mail;
 pub mod metrics;
-pub mod panics;
-pub mod random;
 pub mod server;
 pub mod service;
-pub mod signals;
 pub mod store;
-pub mod systemd;
+pub mod system;
 pub mod worker;

@@ -19,7 +19,7 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 use crate::clock::Clock;
 use crate::domain::account::credentials::may_contain_secret;
 use crate::domain::text::escaped;
-use crate::locks::Mutex;
+use crate::system::locks::Mutex;
 
 /// Writes the system's time on each line, even under a test clock, so that the lines sort with other logs.
 struct LogTimer(Clock);

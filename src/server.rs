@@ -15,7 +15,6 @@ use tokio::task::JoinHandle;
 use crate::app::App;
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::cores;
 use crate::domain::webhook::address_policy::AddressPolicy;
 use crate::domain::webhook::callback::{CallbackTarget, UrlError};
 use crate::domain::webhook::echo;
@@ -26,7 +25,8 @@ use crate::http::routes::{METRICS, ROUTES};
 use crate::http::server::{self, ListenerConfig};
 use crate::metrics::process::max_open_files;
 use crate::store::OpenError;
-use crate::systemd::{Liveness, SystemdService};
+use crate::system::cores;
+use crate::system::systemd::{Liveness, SystemdService};
 
 /// Time from the stop signal until the last login mail: the 30 s of contract §1.3, less 1 s to close the database.
 const STOP_TIME: Duration = Duration::from_secs(29);

@@ -13,7 +13,7 @@ use std::thread;
 use std::time::Duration;
 
 use cued::clock::Clock;
-use cued::locks::{Condvar, Mutex};
+use cued::system::locks::{Condvar, Mutex};
 use jiff::Timestamp;
 
 /// The longest wait for one response: a slow disk must be able to finish, and a stuck run must end.

@@ -32,11 +32,10 @@ pub fn new_channel(
     policy: &AddressPolicy,
 ) -> Result<ChannelFields, Refusal> {
     let channel_type =
-        fields.required_one_of("type", &ChannelType::WORDS).and_then(ChannelType::parse);
+        fields.required().one_of("type", &ChannelType::WORDS).and_then(ChannelType::parse);
     let Some(channel_type) = channel_type else {
         // Which settings it should have follows from the type.
-        fields.finish().map_err(without_secrets)?;
-        return Err(Refusal::invalid(Vec::new()));
+        return fields.finish_with(None).map_err(without_secrets);
     };
     let mut new = read_fields(fields, ChannelFields::none(channel_type), None, policy)?;
     if new.name.is_empty() {
@@ -274,7 +273,8 @@ fn read_remind_after(fields: &mut JsonFields<'_>) -> Option<u32> {
 
 fn read_quiet(fields: &mut JsonFields<'_>) -> Option<Quiet> {
     let mut quiet = fields.object("quiet")?;
-    let (from, to) = (quiet.required_string("from", 1..=20), quiet.required_string("to", 1..=20));
+    let (from, to) =
+        (quiet.required().string("from", 1..=20), quiet.required().string("to", 1..=20));
     let minute = |name: &'static str, text: Option<String>| {
         let text = text?;
         let time = parse_minute(&text);
@@ -328,16 +328,11 @@ impl Serialize for ChannelView<'_> {
         object.serialize_entry("name", &fields.name)?;
         for setting in service(fields.channel_type).settings {
             let value = fields.settings.get(setting.name);
-            match setting.kind {
-                SettingKind::Number(_) => {
-                    object.serialize_entry(
-                        setting.name,
-                        &value.and_then(|value| value.parse::<i64>().ok()),
-                    )?;
-                }
-                _ => object
-                    .serialize_entry(setting.name, &value.map(|value| shown(setting, value)))?,
-            }
+            let value = value.map(|value| match setting.kind {
+                SettingKind::Number(_) => value.parse::<i64>().map_or(Value::Null, Value::from),
+                _ => shown(setting, value).into(),
+            });
+            object.serialize_entry(setting.name, &value)?;
         }
         object.serialize_entry("events", &fields.events)?;
         object.serialize_entry("tags", &fields.tags)?;

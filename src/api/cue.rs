@@ -190,15 +190,11 @@ impl<'p> CueReader<'p> {
     fn read(&mut self, fields: &mut JsonFields<'_>) -> Result<CueRequest, Refusal> {
         let mut it = self.base.cloned().unwrap_or_default();
         let (mut status, mut transport) = (None, Some(it.transport));
-        if self.is_whole() {
-            set(&mut it.name, fields.required_string("name", 1..=255));
-            if fields.any("transport").is_some() {
-                let word = fields.one_of("transport", &Transport::WORDS);
-                transport = word.and_then(Transport::parse);
-                set(&mut it.transport, transport);
-            }
-        } else {
-            set(&mut it.name, fields.string("name", 1..=255));
+        set(&mut it.name, fields.required_if(self.is_whole()).string("name", 1..=255));
+        if self.is_whole() && fields.any("transport").is_some() {
+            let word = fields.one_of("transport", &Transport::WORDS);
+            transport = word.and_then(Transport::parse);
+            set(&mut it.transport, transport);
         }
         if self.form != Form::Create {
             status =
@@ -234,12 +230,7 @@ impl<'p> CueReader<'p> {
 
     /// Nothing if no field of it is named.
     fn schedule(&mut self, fields: &mut JsonFields<'_>) -> Option<Result<Schedule, Refusal>> {
-        let schedule = if self.is_whole() {
-            fields.required_object("schedule")
-        } else {
-            fields.object("schedule")
-        };
-        let mut schedule = schedule?;
+        let mut schedule = fields.required_if(self.is_whole()).object("schedule")?;
         let read = read_schedule(&mut schedule, self.base.map(|it| &it.schedule));
         self.check_unknown(&schedule, "schedule");
         let (unused, word): (&[&'static str], _) = match read.kind {
@@ -386,7 +377,7 @@ impl<'p> CueReader<'p> {
 
     fn verification(&mut self, fields: &mut JsonFields<'_>) -> Option<VerificationMode> {
         let mut verification = fields.object("verification")?;
-        let mode = verification.required_one_of("mode", &VerificationMode::WORDS);
+        let mode = verification.required().one_of("mode", &VerificationMode::WORDS);
         self.check_unknown(&verification, "verification");
         mode.and_then(VerificationMode::parse)
     }
@@ -450,11 +441,7 @@ pub struct ReadSchedule {
 /// Reads the fields of a schedule. What they leave out is as in `base`, the schedule of the cue that is changed; without
 /// one the type is required. An expression, an interval or an instant alone implies the type.
 pub fn read_schedule(fields: &mut JsonFields<'_>, base: Option<&StoredSchedule>) -> ReadSchedule {
-    let words = &ScheduleKind::WORDS;
-    let kind = match base {
-        None => fields.required_one_of("type", words),
-        Some(_) => fields.one_of("type", words),
-    };
+    let kind = fields.required_if(base.is_none()).one_of("type", &ScheduleKind::WORDS);
     let kind = kind.and_then(ScheduleKind::parse);
     let rule = GivenRule::read(fields);
     let is_named = ["type", "cron", "every", "at", "timezone", "catch_up", "jitter_seconds"]
@@ -539,37 +526,33 @@ impl GivenRule {
             (Some(_), _) | (None, Some(ScheduleSpec::Once(_))) => ScheduleKind::Once,
             (None, _) => ScheduleKind::Recurring,
         });
-        let rule = match (kind, self, before) {
-            (ScheduleKind::Recurring, Self { cron: Some(cron), .. }, _) => {
-                ScheduleRule::cron(cron)?
-            }
-            (ScheduleKind::Recurring, Self { every: Some(every), .. }, _) => {
-                ScheduleRule::every(every, Timestamp::UNIX_EPOCH)?
-            }
-            (ScheduleKind::Recurring, _, Some(ScheduleSpec::Recurring(cron))) => {
-                ScheduleRule::cron(cron)?
-            }
-            (ScheduleKind::Recurring, _, Some(ScheduleSpec::Every(every, from))) => {
-                ScheduleRule::every(every, *from)?
-            }
-            (ScheduleKind::Once, Self { at: Some(at), .. }, _) => {
-                ScheduleRule::Once(parse_instant(at, zone)?)
-            }
-            (ScheduleKind::Once, _, Some(ScheduleSpec::Once(at))) => ScheduleRule::Once(*at),
-            (ScheduleKind::Recurring, ..) => {
-                return Err(incomplete(
-                    "expression",
-                    "A recurring schedule needs schedule.cron, such as \"0 9 * * *\", or schedule.every, such as \"5m\"",
-                ));
-            }
-            (ScheduleKind::Once, ..) => {
-                return Err(incomplete(
-                    "at",
-                    "at: is missing; a once schedule needs it, such as \"2030-01-31T09:00:00Z\"",
-                ));
-            }
-        };
-        Ok(rule)
+        Ok(match kind {
+            ScheduleKind::Recurring => match (&self.cron, &self.every, before) {
+                (Some(cron), ..) | (None, None, Some(ScheduleSpec::Recurring(cron))) => {
+                    ScheduleRule::cron(cron)?
+                }
+                (None, Some(every), _) => ScheduleRule::every(every, Timestamp::UNIX_EPOCH)?,
+                (None, None, Some(ScheduleSpec::Every(every, from))) => {
+                    ScheduleRule::every(every, *from)?
+                }
+                _ => {
+                    return Err(incomplete(
+                        "expression",
+                        "A recurring schedule needs schedule.cron, such as \"0 9 * * *\", or schedule.every, such as \"5m\"",
+                    ));
+                }
+            },
+            ScheduleKind::Once => match (&self.at, before) {
+                (Some(at), _) => ScheduleRule::Once(parse_instant(at, zone)?),
+                (None, Some(ScheduleSpec::Once(at))) => ScheduleRule::Once(*at),
+                _ => {
+                    return Err(incomplete(
+                        "at",
+                        "at: is missing; a once schedule needs it, such as \"2030-01-31T09:00:00Z\"",
+                    ));
+                }
+            },
+        })
     }
 }
 

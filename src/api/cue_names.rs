@@ -89,6 +89,13 @@ pub fn flag_of(path: &str) -> Option<&'static str> {
     named.or(PlainField::named(path).map(|field| field.flag.0))
 }
 
+/// The field that a flag sets, unless it sets several.
+pub fn field_of(flag: &str) -> Option<&'static str> {
+    let is_own = |field: &&NamedField| field.flag.unwrap_or(field.path) == flag;
+    let named = NAMED_FIELDS.iter().find(is_own).map(|field| field.path);
+    named.or(PLAIN_FIELDS.iter().find(|field| field.flag.0 == flag).map(|field| field.name))
+}
+
 /// The fields that a PATCH removes with `null`.
 pub fn removable_fields() -> impl Iterator<Item = &'static str> {
     let plain = PLAIN_FIELDS.iter().filter(|field| field.is_removable()).map(|field| field.name);

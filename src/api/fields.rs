@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::domain::api_error::{FieldError, LocSegment, Refusal};
 use crate::domain::json::{JsonObject, JsonStr, JsonText, unescaped};
-use crate::locks::Mutex;
+use crate::system::locks::Mutex;
 
 /// Errors in one response. A body of 2 MB can contain a million.
 const MAX_ERRORS: usize = 100;
@@ -190,6 +190,8 @@ pub struct JsonFields<'a> {
     object: JsonObject<'a>,
     loc: Vec<LocSegment>,
     known: Vec<&'static str>,
+    /// Whether the next field that is read must be there.
+    is_required: bool,
     errors: ValidationErrors,
 }
 
@@ -208,8 +210,19 @@ impl<'a> JsonFields<'a> {
             object,
             loc: vec!["body".into()],
             known: Vec::new(),
+            is_required: false,
             errors: ValidationErrors::default(),
         })
+    }
+
+    /// The next field that is read must be there, and `null` is no value of it.
+    pub fn required(&mut self) -> &mut Self {
+        self.required_if(true)
+    }
+
+    pub fn required_if(&mut self, is_required: bool) -> &mut Self {
+        self.is_required = is_required;
+        self
     }
 
     /// Returns a value that `null` removes: `None` if it is absent, `Some(None)` for `null`.
@@ -224,7 +237,12 @@ impl<'a> JsonFields<'a> {
 
     pub fn any(&mut self, name: &'static str) -> Option<JsonStr<'a>> {
         self.known.push(name);
-        self.object.get(name).filter(|value| !value.is_null())
+        let is_required = std::mem::take(&mut self.is_required);
+        let value = self.object.get(name);
+        if is_required && value.is_none() {
+            self.add_missing(name);
+        }
+        value.filter(|value| is_required || !value.is_null())
     }
 
     pub fn string(&mut self, name: &'static str, length: RangeInclusive<usize>) -> Option<String> {
@@ -240,15 +258,6 @@ impl<'a> JsonFields<'a> {
     ) -> Option<String> {
         let value = self.any(name)?;
         self.any_text_of(self.at(name), value, &length)
-    }
-
-    pub fn required_string(
-        &mut self,
-        name: &'static str,
-        length: RangeInclusive<usize>,
-    ) -> Option<String> {
-        let value = self.required(name)?;
-        self.text_of(self.at(name), value, &length)
     }
 
     /// As [`Self::string`], of a value that may also be written as an integer.
@@ -272,26 +281,18 @@ impl<'a> JsonFields<'a> {
 
     pub fn one_of(&mut self, name: &'static str, choices: &[&'static str]) -> Option<&'static str> {
         let value = self.any(name)?;
-        self.choice_of(name, value, choices)
-    }
-
-    pub fn required_one_of(
-        &mut self,
-        name: &'static str,
-        choices: &[&'static str],
-    ) -> Option<&'static str> {
-        let value = self.required(name)?;
-        self.choice_of(name, value, choices)
+        let text = value.as_text();
+        match choices.iter().find(|choice| text.as_deref() == Some(**choice)) {
+            Some(choice) => Some(choice),
+            None => self.error(self.at(name), "literal_error", choice_error(choices), value),
+        }
     }
 
     pub fn boolean(&mut self, name: &'static str) -> Option<bool> {
         let value = self.any(name)?;
-        self.boolean_of(name, value)
-    }
-
-    pub fn required_boolean(&mut self, name: &'static str) -> Option<bool> {
-        let value = self.required(name)?;
-        self.boolean_of(name, value)
+        value.as_bool().or_else(|| {
+            self.error(self.at(name), "bool_type", "Input should be a valid boolean", value)
+        })
     }
 
     pub fn integer(&mut self, name: &'static str, range: RangeInclusive<i64>) -> Option<i64> {
@@ -343,12 +344,11 @@ impl<'a> JsonFields<'a> {
 
     pub fn object(&mut self, name: &'static str) -> Option<JsonFields<'a>> {
         let value = self.any(name)?;
-        self.nested(name, value)
-    }
-
-    pub fn required_object(&mut self, name: &'static str) -> Option<JsonFields<'a>> {
-        let value = self.required(name)?;
-        self.nested(name, value)
+        let Some(object) = JsonObject::from_text(value) else {
+            return self.error(self.at(name), NOT_AN_OBJECT.0, NOT_AN_OBJECT.1, value);
+        };
+        let (loc, errors) = (self.at(name), self.errors.clone());
+        Some(JsonFields { object, loc, known: Vec::new(), is_required: false, errors })
     }
 
     pub fn list(
@@ -360,13 +360,13 @@ impl<'a> JsonFields<'a> {
         self.list_of(name, value, &count).map(|_| value)
     }
 
-    pub fn required_strings(
+    pub fn strings(
         &mut self,
         name: &'static str,
         count: RangeInclusive<usize>,
         length: RangeInclusive<usize>,
     ) -> Option<Vec<String>> {
-        let value = self.required(name)?;
+        let value = self.any(name)?;
         let items = self.list_of(name, value, &count)?;
         self.each(name, &items, |loc, item| self.text_of(loc, item, &length))
     }
@@ -460,13 +460,10 @@ impl<'a> JsonFields<'a> {
         self.errors.finish()
     }
 
-    fn required(&mut self, name: &'static str) -> Option<JsonStr<'a>> {
-        self.known.push(name);
-        let value = self.object.get(name);
-        if value.is_none() {
-            self.add_missing(name);
-        }
-        value
+    /// As [`Self::finish`], with the value of fields that were required: without an error there is one.
+    pub fn finish_with<T>(self, required: Option<T>) -> Result<T, Refusal> {
+        self.errors.finish()?;
+        required.ok_or_else(|| Refusal::invalid(Vec::new()))
     }
 
     fn text_of(
@@ -501,36 +498,6 @@ impl<'a> JsonFields<'a> {
             Some((kind, msg)) => self.error(loc, kind, msg, value),
             None => Some(text.into_owned()),
         }
-    }
-
-    fn choice_of(
-        &self,
-        name: &'static str,
-        value: JsonStr<'_>,
-        choices: &[&'static str],
-    ) -> Option<&'static str> {
-        let text = value.as_text();
-        match choices.iter().find(|choice| text.as_deref() == Some(**choice)) {
-            Some(choice) => Some(choice),
-            None => self.error(self.at(name), "literal_error", choice_error(choices), value),
-        }
-    }
-
-    fn boolean_of(&self, name: &'static str, value: JsonStr<'_>) -> Option<bool> {
-        match value.as_bool() {
-            Some(truth) => Some(truth),
-            None => {
-                self.error(self.at(name), "bool_type", "Input should be a valid boolean", value)
-            }
-        }
-    }
-
-    fn nested(&self, name: &'static str, value: JsonStr<'a>) -> Option<JsonFields<'a>> {
-        let Some(object) = JsonObject::from_text(value) else {
-            return self.error(self.at(name), NOT_AN_OBJECT.0, NOT_AN_OBJECT.1, value);
-        };
-        let errors = self.errors.clone();
-        Some(JsonFields { object, loc: self.at(name), known: Vec::new(), errors })
     }
 
     fn list_of(

@@ -34,7 +34,7 @@ pub fn preview_schedule(
                 "is the time zone of text; that of a schedule is schedule.timezone",
             );
         }
-        let mut schedule = fields.required_object("schedule")?;
+        let mut schedule = fields.required().object("schedule")?;
         let read = read_schedule(&mut schedule, None);
         return Some(read.schedule.map(|schedule| {
             let skipped_note = read.at.as_deref().and_then(|at| schedule.skipped_note(at));

@@ -2,29 +2,17 @@
 
 use serde_json::{Value, json};
 
-use crate::domain::api_error::{ErrorCode, FieldError, LocSegment, Refusal};
+use crate::domain::api_error::{ErrorCode, Refusal};
 
 pub fn error_body(refusal: &Refusal) -> Value {
     let (code, status) = refusal.code.text_and_status();
     let mut body = json!({"error": {"code": code, "message": refusal.message, "status": status}});
     if refusal.code == ErrorCode::ValidationError {
-        body["detail"] = refusal.problems.iter().map(detail).collect();
+        body["detail"] = json!(refusal.problems);
     }
     if let Some(part) = &refusal.schedule_part {
         body["error"]["field"] = part.field.into();
         body["error"]["span"] = part.span.map(|(from, to)| [from, to]).into();
     }
     body
-}
-
-fn detail(problem: &FieldError) -> Value {
-    let loc: Vec<Value> = problem
-        .loc
-        .iter()
-        .map(|segment| match segment {
-            LocSegment::Field(name) => name.as_ref().into(),
-            LocSegment::Index(index) => (*index).into(),
-        })
-        .collect();
-    json!({"type": problem.kind, "loc": loc, "msg": problem.msg, "input": problem.input})
 }

@@ -19,7 +19,7 @@ pub fn new_test_call(
     mut fields: JsonFields<'_>,
     policy: &AddressPolicy,
 ) -> Result<(Callback, Option<Payload>), Refusal> {
-    let callback = fields.required_object("callback").map(|mut callback| {
+    let callback = fields.required().object("callback").map(|mut callback| {
         if callback.any("url").is_none() {
             callback.add_missing("url");
         }
@@ -27,10 +27,7 @@ pub fn new_test_call(
     });
     let payload = fields.dictionary("payload");
     fields.forbid_unknown();
-    fields.finish()?;
-    // `finish` has returned an error if the callback or its URL is missing.
-    let callback = callback.transpose()?;
-    let callback = callback.ok_or_else(|| Refusal::invalid(Vec::new()))?;
+    let callback = fields.finish_with(callback)??;
     Ok((callback, payload.map(Payload::new).transpose()?))
 }
 

@@ -60,29 +60,27 @@ pub struct Heartbeat {
 impl Heartbeat {
     /// `max_bytes` of the handlers as JSON, if they are limited.
     pub fn read(mut fields: JsonFields<'_>, max_bytes: Option<usize>) -> Result<Self, Refusal> {
-        let worker_id = fields.required_string("worker_id", 1..=255);
-        let handlers = fields.required_strings("handlers", 0..=100, 0..=255).unwrap_or_default();
+        let worker_id = fields.required().string("worker_id", 1..=255);
+        let handlers = fields.required().strings("handlers", 0..=100, 0..=255);
         let bytes = json!(handlers).to_string().len();
         if let Some(limit) = max_bytes.filter(|limit| bytes > *limit) {
             let message = format!("should have at most {limit} bytes as JSON, not {bytes}");
             fields.reject("handlers", &message);
         }
-        fields.finish()?;
-        // `finish` has returned an error if it is missing.
-        Ok(Self { worker_id: worker_id.unwrap_or_default(), handlers })
+        let (worker_id, handlers) = fields.finish_with(worker_id.zip(handlers))?;
+        Ok(Self { worker_id, handlers })
     }
 }
 
 /// The report of an outcome.
 pub fn read_report(mut fields: JsonFields<'_>) -> Result<OutcomeReport, Refusal> {
-    let success = fields.required_boolean("success");
+    let success = fields.required().boolean("success");
     let result = read_bounded_text(&mut fields, "result");
     let error = read_bounded_text(&mut fields, "error");
     let metadata = fields.dictionary("metadata").map(JsonText::from);
     let evidence = read_evidence(&mut fields);
-    fields.finish()?;
-    // `finish` has returned an error if `success` is missing.
-    Ok(OutcomeReport { success: success.unwrap_or_default(), result, error, metadata, evidence })
+    let success = fields.finish_with(success)?;
+    Ok(OutcomeReport { success, result, error, metadata, evidence })
 }
 
 /// Reads the evidence from the fields of an outcome report or of a PATCH.

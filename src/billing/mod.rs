@@ -15,10 +15,10 @@ use crate::domain::billing::{FREE, LINK_LIFE, Offer};
 use crate::domain::row_keys::UserKey;
 use crate::domain::text::hex;
 use crate::error::Result;
-use crate::random;
 use crate::store::Store;
 use crate::store::accounts::sessions::{self, LinkKind, NewLink};
 use crate::store::billing::{MAX_LINKS, NewBillingRequest, insert_request};
+use crate::system::random;
 
 #[derive(Debug)]
 pub enum Provider {

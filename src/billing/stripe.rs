@@ -16,7 +16,7 @@ use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::domain::billing::{Offer, Prices};
 use crate::domain::json::{self, JsonError};
 use crate::error::Result;
-use crate::random;
+use crate::system::random;
 
 pub const API_BASE: &str = "https://api.stripe.com";
 /// Time limit of a whole call. The user waits for the response, and a call occupies a thread.

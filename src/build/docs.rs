@@ -1,25 +1,15 @@
-//! Embeds the documentation, `src/docs/**/*.md`, as HTML.
+//! Embeds the documentation, `src/docs/**/*.md`: as HTML for browsers, and as it is written for `cued docs`.
 //!
-//! `index.md` is the only list of pages. A page that it does not list fails the build, as does a link that leads nowhere,
-//! also one of the README and of `.github`.
-//!
-//! A page consists of what stands before its text, which the program makes of the title and the navigation, and of its
-//! text, whose compression refers to the navigation. The program joins both to one gzip file, so that 50 pages do not
-//! contain the navigation 50 times, but once for each depth of a path. All links are relative, so that the pages work below the path of a proxy.
+//! `index.md` is the only list of pages. All links are relative, so that the pages work below the path of a proxy.
 
-use std::collections::BTreeSet;
 use std::path::Path;
 use std::{fs, io};
 
-use miniz_oxide::deflate::core::{
-    CompressorOxide, TDEFLFlush, compress_to_output, create_comp_flags_from_zip_params,
-};
-
 use crate::markdown::{
-    Destination, Documents, Entry, are_listed, broken_links, entries, headings, target, title,
-    to_html, unlisted,
+    Destination, Documents, Entry, Heading, KINDS, are_listed, entries, headings, target, title,
+    to_html, without_pictures,
 };
-use crate::{LEVEL, crc32, fingerprint, gzip, problem, write};
+use crate::{fingerprint, gzip, problem, write};
 
 const FOLDER: &str = "src/docs/";
 const INDEX: &str = "src/docs/index.md";
@@ -32,39 +22,37 @@ const PAGE_STYLE: &str = "src/http/page/app.css";
 /// The first rule of the page that is of the page only.
 const END_OF_TOKENS: &str = ":root[data-density";
 
-/// Other places of the repository whose links are checked.
-const ALSO_CHECKED: [&str; 3] = ["README.md", ".github", CONTRACT];
-
 /// For people who work on the program. Pages say what users need of it.
 const CONTRACT: &str = "src/docs/reference.md";
 
 /// The most slashes of a page's path, and one.
 const DEPTHS: usize = 4;
 
-/// Files that are no part of a published package are looked for only in the repository.
-const ONLY_IN_REPOSITORY: &str = "tests";
-
 const SEARCH: &str = "search";
 
-/// A page as HTML.
+/// A page.
 struct Page {
     /// Below `/docs/`; empty for the index.
     path: String,
     title: String,
     kind: &'static str,
     line: String,
+    /// Its HTML.
     article: String,
+    /// Empty for a page that no file has.
+    markdown: String,
 }
 
 /// Writes `docs_files.rs`: the build, the pages and the other files.
 pub fn embed(page_build: &str) -> io::Result<()> {
-    for place in [FOLDER, ASSETS, PAGE_STYLE].iter().chain(&ALSO_CHECKED) {
+    for place in [FOLDER, ASSETS, PAGE_STYLE] {
         println!("cargo::rerun-if-changed={place}");
     }
     let mut documents = Documents::new();
-    read(Path::new(FOLDER.trim_end_matches('/')), &mut documents)?;
+    read(Path::new(FOLDER), &mut documents)?;
     documents.remove(CONTRACT);
-    let list = check(&documents)?;
+    let index = documents.get(INDEX).ok_or_else(|| problem(format!("{INDEX} is missing")))?;
+    let list = entries(INDEX, index).map_err(problem)?;
     let mut pages = pages(&documents, &list)?;
     pages.push(search(&documents, &list));
     let style = style()?;
@@ -72,48 +60,25 @@ pub fn embed(page_build: &str) -> io::Result<()> {
     let template = fs::read_to_string(format!("{ASSETS}/page.html"))?;
     let texts = pages.iter().flat_map(|page| [page.path.as_str(), &page.title, &page.article]);
     let build = fingerprint(texts.chain([page_build, &style, &script, &template]));
-    let template = template.replace("{{build}}", &build).replace("{{page_build}}", page_build);
-    write_files(
-        &build,
-        &pages,
-        &Template::new(&template, &list)?,
-        [("docs.css", &style), ("docs.js", &script)],
-    )
+    let template = template
+        .replace("{{build}}", &build)
+        .replace("{{page_build}}", page_build)
+        .replace("{{pages}}", &navigation(&list));
+    write_files(&build, &pages, &template, [("docs.css", &style), ("docs.js", &script)])
 }
 
-/// Reads the Markdown files of a folder and of those in it, or one file.
-fn read(place: &Path, documents: &mut Documents) -> io::Result<()> {
-    if place.is_dir() {
-        for entry in fs::read_dir(place)? {
-            read(&entry?.path(), documents)?;
+/// Reads the Markdown files of a folder and of those in it.
+fn read(folder: &Path, documents: &mut Documents) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let place = entry?.path();
+        if place.is_dir() {
+            read(&place, documents)?;
+        } else if place.extension().is_some_and(|ending| ending == "md") {
+            let text = without_pictures(&fs::read_to_string(&place)?);
+            documents.insert(place.to_string_lossy().into_owned(), text);
         }
-    } else if place.extension().is_some_and(|ending| ending == "md") {
-        documents.insert(place.to_string_lossy().into_owned(), fs::read_to_string(place)?);
     }
     Ok(())
-}
-
-/// The entries of the index, if every page is listed and every link leads somewhere.
-fn check(pages: &Documents) -> io::Result<Vec<Entry>> {
-    let index = pages.get(INDEX).ok_or_else(|| problem(format!("{INDEX} is missing")))?;
-    let list = entries(INDEX, index).map_err(problem)?;
-    let mut all = pages.clone();
-    for place in ALSO_CHECKED.iter().filter(|place| Path::new(place).exists()) {
-        read(Path::new(place), &mut all)?;
-    }
-    let is_repository = Path::new(ONLY_IN_REPOSITORY).exists();
-    let exists =
-        |file: &str| !file.starts_with(FOLDER) && (!is_repository || Path::new(file).exists());
-    let mut faults = broken_links(&all, &exists);
-    faults.extend(unlisted(INDEX, FOLDER, pages, &list));
-    for fault in &faults {
-        println!("cargo::error={fault}");
-    }
-    if faults.is_empty() {
-        Ok(list)
-    } else {
-        Err(problem("the documentation has faults".to_owned()))
-    }
 }
 
 /// `how-to/mail` of `src/docs/how-to/mail.md`, and nothing of the index.
@@ -169,13 +134,13 @@ fn page(entry: &Entry, text: &str) -> io::Result<Page> {
     } else {
         format!("<p class=\"kind\">{}</p>\n", entry.kind)
     };
-    let (line, kind_name) = (entry.line.clone(), entry.kind);
     Ok(Page {
         path: path.to_owned(),
         title,
-        kind: kind_name,
-        line,
+        kind: entry.kind,
+        line: entry.line.clone(),
         article: format!("{kind}{article}"),
+        markdown: text.to_owned(),
     })
 }
 
@@ -214,12 +179,18 @@ fn search(documents: &Documents, list: &[Entry]) -> Page {
         article += "</ul>\n";
     }
     article += "</div>\n";
+    unlisted_page(SEARCH, "Search", &article)
+}
+
+/// A page that is made for browsers alone.
+fn unlisted_page(path: &str, title: &str, article: &str) -> Page {
     Page {
-        path: SEARCH.to_owned(),
-        title: "Search".to_owned(),
+        path: path.to_owned(),
+        title: title.to_owned(),
         kind: "",
         line: String::new(),
-        article,
+        article: article.to_owned(),
+        markdown: String::new(),
     }
 }
 
@@ -235,42 +206,14 @@ fn style() -> io::Result<String> {
 /// Stands for `../` for each level of a page.
 const UP: &str = "{{up}}";
 
-/// What stands before and after the text of a page.
-struct Template {
-    before_title: String,
-    /// With `{{up}}` for the way to the root.
-    navigation: String,
-    end: String,
-}
-
-impl Template {
-    fn new(template: &str, list: &[Entry]) -> io::Result<Self> {
-        let missing =
-            || problem(format!("{ASSETS}/page.html needs {{{{title}}}} and then {{{{article}}}}"));
-        let (before_title, rest) = template.split_once("{{title}}").ok_or_else(missing)?;
-        let (middle, end) = rest.split_once("{{article}}").ok_or_else(missing)?;
-        Ok(Self {
-            before_title: before_title.to_owned(),
-            navigation: middle.replace("{{pages}}", &navigation(list, UP)),
-            end: end.to_owned(),
-        })
-    }
-
-    /// What stands between the title and the text of a page.
-    fn navigation_at(&self, depth: usize) -> String {
-        self.navigation.replace(UP, &"../".repeat(depth))
-    }
-}
-
-fn navigation(list: &[Entry], up: &str) -> String {
-    let kinds: BTreeSet<&str> = list.iter().map(|entry| entry.kind).collect();
-    let in_order = crate::markdown::KINDS.iter().filter(|kind| kinds.contains(**kind));
+/// The links to all pages, by their kinds.
+fn navigation(list: &[Entry]) -> String {
     let mut html = String::new();
-    for kind in in_order {
+    for kind in KINDS.into_iter().filter(|kind| list.iter().any(|entry| entry.kind == *kind)) {
         html += &format!("<p>{kind}</p>\n<ul>\n");
-        for entry in list.iter().filter(|entry| entry.kind == *kind) {
+        for entry in list.iter().filter(|entry| entry.kind == kind) {
             let (url, title) = (url_of(path_of(&entry.file)), escaped(&entry.title));
-            html += &format!("<li><a href=\"{up}{url}\">{title}</a></li>\n");
+            html += &format!("<li><a href=\"{UP}{url}\">{title}</a></li>\n");
         }
         html += "</ul>\n";
     }
@@ -280,72 +223,53 @@ fn navigation(list: &[Entry], up: &str) -> String {
 fn write_files(
     build: &str,
     pages: &[Page],
-    template: &Template,
+    template: &str,
     files: [(&str, &String); 2],
 ) -> io::Result<()> {
-    let included = |name: &str| format!("include_bytes!(concat!(env!(\"OUT_DIR\"), \"/{name}\"))");
-    let mut table = format!(
-        "pub const BUILD: &str = {build:?};\npub const BEFORE_TITLE: &str = {:?};\n",
-        template.before_title
-    );
-    table +=
-        &format!("/// By the depth of the page.\npub static NAVIGATION: [&[u8]; {DEPTHS}] = [\n");
-    for depth in 0..DEPTHS {
-        let name = format!("docs-navigation-{depth}.deflate");
-        write(&name, &deflated(&template.navigation_at(depth), "").0)?;
-        table += &format!("{},\n", included(&name));
-    }
-    table += "];\npub static PAGES: &[DocsPage] = &[\n";
+    let mut table =
+        format!("pub const BUILD: &str = {build:?};\npub static PAGES: &[DocsPage] = &[\n");
     for page in pages {
         table += &entry_of(page, depth_of(&page.path), template)?;
     }
-    table += "];\npub static NOT_FOUND: &[DocsPage] = &[\n";
+    table += "];\n/// By their depth.\npub static NOT_FOUND: &[DocsPage] = &[\n";
     for depth in 0..DEPTHS {
         let article = "<h1>There is no such page</h1>\n<p>Choose one of the list, or search the headings.</p>\n";
-        let (path, title) = (format!("not-found-{depth}"), "There is no such page".to_owned());
-        let page = Page { path, title, kind: "", line: String::new(), article: article.to_owned() };
+        let page = unlisted_page(&format!("not-found-{depth}"), "There is no such page", article);
         table += &entry_of(&page, depth, template)?;
     }
     table += "];\npub static FILES: &[(&str, &[u8])] = &[\n";
     for (name, text) in files {
-        write(&format!("{name}.gz"), &gzip(text.as_bytes()))?;
-        table += &format!("({name:?}, {}),\n", included(&format!("{name}.gz")));
+        table += &format!("({name:?}, {}),\n", embedded(&format!("{name}.gz"), text)?);
     }
     table += "];\n";
     write("docs_files.rs", table.as_bytes())
 }
 
-fn entry_of(page: &Page, depth: usize, template: &Template) -> io::Result<String> {
-    let name = page.path.replace('/', "-");
-    let navigation = &template.navigation_at(depth);
-    let title_html = escaped(&page.title);
-    let article = format!("{}{}", page.article, template.end);
-    let all = [template.before_title.as_str(), &title_html, navigation, &article].concat();
-    write(&format!("docs-{name}.deflate"), &deflated(navigation, &article).1)?;
-    let (path, title, kind, line) = (&page.path, &page.title, page.kind, &page.line);
-    let text = format!("include_bytes!(concat!(env!(\"OUT_DIR\"), \"/docs-{name}.deflate\"))");
-    let (checksum, length, article_length) = (crc32(all.as_bytes()), all.len(), article.len());
-    Ok(format!(
-        "DocsPage {{ path: {path:?}, title: {title:?}, kind: {kind:?}, line: {line:?}, \
-         title_html: {title_html:?}, depth: {depth}, article: {text}, checksum: {checksum}, length: {length}, \
-         article_length: {article_length} }},\n"
-    ))
+/// Compresses a text into a file. Returns the expression that has its bytes.
+fn embedded(name: &str, text: &str) -> io::Result<String> {
+    write(name, &gzip(text.as_bytes()))?;
+    Ok(format!("include_bytes!(concat!(env!(\"OUT_DIR\"), \"/{name}\"))"))
 }
 
-/// The navigation, deflated to a whole byte, and a text that refers to it.
-fn deflated(navigation: &str, text: &str) -> (Vec<u8>, Vec<u8>) {
-    // Raw, without a head of zlib.
-    let flags = create_comp_flags_from_zip_params(i32::from(LEVEL), 0, 0);
-    let mut compressor = CompressorOxide::new(flags);
-    let mut deflated = |text: &str, flush| {
-        let mut all = Vec::new();
-        compress_to_output(&mut compressor, text.as_bytes(), flush, |bytes| {
-            all.extend_from_slice(bytes);
-            true
-        });
-        all
+fn entry_of(page: &Page, depth: usize, template: &str) -> io::Result<String> {
+    let html =
+        template.replace(UP, &"../".repeat(depth)).replace("{{title}}", &escaped(&page.title));
+    let html = html.replace("{{article}}", &page.article);
+    let Page { path, title, kind, line, markdown, .. } = page;
+    let name = path.replace('/', "-");
+    let gzip = embedded(&format!("docs-{name}.html.gz"), &html)?;
+    let source = embedded(&format!("docs-{name}.md.gz"), markdown)?;
+    let section = |heading: Heading| {
+        let Heading { level, anchor, text, start } = heading;
+        format!(
+            "DocsSection {{ level: {level}, anchor: {anchor:?}, text: {text:?}, start: {start} }},"
+        )
     };
-    (deflated(navigation, TDEFLFlush::Sync), deflated(text, TDEFLFlush::Finish))
+    let sections: String = headings(markdown).into_iter().map(section).collect();
+    Ok(format!(
+        "DocsPage {{ path: {path:?}, title: {title:?}, kind: {kind:?}, line: {line:?}, gzip: {gzip}, \
+         source: {source}, sections: &[{sections}] }},\n"
+    ))
 }
 
 fn escaped(text: &str) -> String {

@@ -13,14 +13,16 @@ pub type Documents = BTreeMap<String, String>;
 /// The headings of the index, in this order (Diátaxis). Not all need to be there.
 pub const KINDS: [&str; 4] = ["Tutorials", "How-to guides", "Reference", "Explanation"];
 
-/// The pictures and comments of the repository, which a server does not have. Other HTML is a mistake.
-const LEFT_OUT: [&str; 5] = ["<picture", "</picture", "<source", "<img", "<!--"];
+/// What the paragraphs of the repository begin with that a server does not have. Other HTML is a mistake.
+const LEFT_OUT: [&str; 2] = ["<picture", "<!--"];
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Heading {
     pub level: u8,
     pub anchor: String,
     pub text: String,
+    /// Its place in the Markdown, in bytes.
+    pub start: usize,
 }
 
 /// A page in the list of the index.
@@ -46,10 +48,6 @@ fn parse(markdown: &str) -> Parser<'_> {
     // `## Title {#anchor}`: the generated pages have anchors that outlast their titles.
     let anchors = Options::ENABLE_HEADING_ATTRIBUTES;
     Parser::new_ext(markdown, Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | anchors)
-}
-
-fn level_of(level: HeadingLevel) -> u8 {
-    level as u8
 }
 
 /// The text of events, without their markup.
@@ -88,13 +86,13 @@ impl Anchors {
 pub fn headings(markdown: &str) -> Vec<Heading> {
     let (mut anchors, mut found) = (Anchors::default(), Vec::new());
     let (mut inside, mut own): (Option<Vec<Event<'_>>>, _) = (None, None);
-    for event in parse(markdown) {
+    for (event, place) in parse(markdown).into_offset_iter() {
         match event {
             Event::Start(Tag::Heading { id, .. }) => (inside, own) = (Some(Vec::new()), id),
             Event::End(TagEnd::Heading(level)) => {
                 let text = text_of(&inside.take().unwrap_or_default());
                 let anchor = own.take().map_or_else(|| anchors.of(&text), |id| id.to_string());
-                found.push(Heading { level: level_of(level), anchor, text });
+                found.push(Heading { level: level as u8, anchor, text, start: place.start });
             }
             event => inside.iter_mut().for_each(|events| events.push(event.clone())),
         }
@@ -102,20 +100,16 @@ pub fn headings(markdown: &str) -> Vec<Heading> {
     found
 }
 
+/// A page without its pictures and comments.
+pub fn without_pictures(markdown: &str) -> String {
+    let is_kept = |part: &&str| !LEFT_OUT.iter().any(|start| part.starts_with(start));
+    markdown.split("\n\n").filter(is_kept).collect::<Vec<_>>().join("\n\n")
+}
+
 /// The text of the first heading, which is the title of a page.
 pub fn title(markdown: &str) -> Option<String> {
     let first = headings(markdown).into_iter().next();
     first.filter(|heading| heading.level == 1).map(|heading| heading.text)
-}
-
-fn links(markdown: &str) -> Vec<String> {
-    let of_event = |event| match event {
-        Event::Start(Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. }) => {
-            Some(dest_url.to_string())
-        }
-        _ => None,
-    };
-    parse(markdown).filter_map(of_event).collect()
 }
 
 /// The file and the anchor that a link of a file leads to; `None` if it leads out of the repository.
@@ -144,84 +138,33 @@ pub fn resolve(file: &str, path: &str) -> String {
     parts.join("/")
 }
 
-/// The links that lead nowhere, each as a sentence. `exists` is asked about files that are none of the documents.
-pub fn broken_links(documents: &Documents, exists: &dyn Fn(&str) -> bool) -> Vec<String> {
-    let anchors: BTreeMap<&String, BTreeSet<String>> = documents
-        .iter()
-        .map(|(file, text)| (file, headings(text).into_iter().map(|it| it.anchor).collect()))
-        .collect();
-    let mut broken = Vec::new();
-    for (file, text) in documents {
-        for link in links(text) {
-            let Some((path, anchor)) = target(file, &link) else { continue };
-            let missing = match (anchors.get(&path), anchor) {
-                (None, _) if exists(&path) => continue,
-                (None, _) => format!("there is no {path}"),
-                (Some(known), Some(anchor)) if !known.contains(&anchor) => {
-                    format!("{path} has no heading #{anchor}")
-                }
-                (Some(_), _) => continue,
-            };
-            broken.push(format!("{file}: the link {link} is broken: {missing}"));
-        }
-    }
-    broken
-}
-
 /// The pages that the index lists, in its order.
 /// Errors: a heading that is none of [`KINDS`] or is out of their order; an entry without a link.
 pub fn entries(index_file: &str, index: &str) -> Result<Vec<Entry>, String> {
-    let (mut kind, mut next, mut found) = (None, 0, Vec::new());
-    let mut inside: Option<Vec<Event<'_>>> = None;
-    for event in parse(index) {
-        match event {
-            Event::Start(Tag::Heading { .. } | Tag::Item) => inside = Some(Vec::new()),
-            Event::End(TagEnd::Heading(HeadingLevel::H2)) => {
-                let text = text_of(&inside.take().unwrap_or_default());
-                let index = KINDS.iter().skip(next).position(|known| **known == text);
-                let wrong =
-                    || format!("{index_file}: {text:?} must be one of {KINDS:?}, in this order");
-                next += index.ok_or_else(wrong)? + 1;
-                kind = KINDS.get(next - 1).copied();
-            }
-            Event::End(TagEnd::Item) => {
-                let events = inside.take().unwrap_or_default();
-                let text = text_of(&events);
-                let entry = kind.and_then(|kind| entry(index_file, kind, &events));
-                found.push(
-                    entry
-                        .ok_or_else(|| format!("{index_file}: {text:?} needs a link to a page"))?,
-                );
-            }
-            event => inside.iter_mut().for_each(|events| events.push(event.clone())),
+    let (mut kinds, mut kind, mut found) = (KINDS.iter(), None, Vec::new());
+    for line in index.lines() {
+        if let Some(text) = line.strip_prefix("## ") {
+            kind = kinds.find(|known| **known == text);
+            kind.ok_or_else(|| {
+                format!("{index_file}: {text:?} must be one of {KINDS:?}, in this order")
+            })?;
+        } else if let Some(item) = line.strip_prefix("- ") {
+            let entry = kind.and_then(|kind| entry(index_file, kind, item));
+            found.push(
+                entry.ok_or_else(|| format!("{index_file}: {item:?} needs a link to a page"))?,
+            );
         }
     }
     Ok(found)
 }
 
-fn entry(index_file: &str, kind: &'static str, events: &[Event<'_>]) -> Option<Entry> {
-    let is_start = |event: &Event<'_>| matches!(event, Event::Start(Tag::Link { .. }));
-    let start = events.iter().position(is_start)?;
-    let end = events.iter().position(|event| matches!(event, Event::End(TagEnd::Link)))?;
-    let Event::Start(Tag::Link { dest_url, .. }) = &events[start] else { return None };
-    let (file, _) = target(index_file, dest_url)?;
-    let line = text_of(&events[end..]).trim_start_matches([':', ' ']).to_owned();
-    Some(Entry { kind, title: text_of(&events[start..end]), file, line })
-}
-
-/// The documents below `folder` that the index does not list, each as a sentence, and those that it lists twice.
-pub fn unlisted(
-    index_file: &str,
-    folder: &str,
-    documents: &Documents,
-    entries: &[Entry],
-) -> Vec<String> {
-    let pages = documents.keys().filter(|file| file.starts_with(folder) && *file != index_file);
-    let count = |file: &String| entries.iter().filter(|entry| entry.file == *file).count();
-    let wrong = pages.filter(|file| count(file) != 1);
-    wrong
-        .map(|file| format!("{index_file}: list {file} once, under the heading of its kind"))
-        .collect()
+/// Of `[Title](file.md): what it is about`.
+fn entry(index_file: &str, kind: &'static str, item: &str) -> Option<Entry> {
+    let (title, rest) = item.strip_prefix('[')?.split_once("](")?;
+    let (link, line) = rest.split_once("): ")?;
+    let (file, _) = target(index_file, link)?;
+    let [title, line] = [title, line].map(|text| text.replace('`', ""));
+    Some(Entry { kind, title, file, line })
 }
 
 /// Whether a page begins with a list of its sections. They have their links there, the other headings in themselves.
@@ -230,7 +173,7 @@ pub fn are_listed(headings: &[Heading]) -> bool {
 }
 
 /// The HTML of a page, with an anchor at each heading.
-/// Errors: HTML in the text that is no picture.
+/// Errors: HTML in the text.
 pub fn to_html(
     markdown: &str,
     destination: &dyn Fn(&str) -> Destination,
@@ -245,10 +188,7 @@ pub fn to_html(
             Event::End(TagEnd::Image) => pictures -= 1,
             _ if pictures > 0 => {}
             Event::Html(text) | Event::InlineHtml(text) => {
-                let start = text.trim_start();
-                if !start.is_empty() && !LEFT_OUT.iter().any(|known| start.starts_with(known)) {
-                    return Err(format!("HTML is not rendered: {start}"));
-                }
+                return Err(format!("HTML is not rendered: {}", text.trim()));
             }
             Event::Start(Tag::Heading { level, .. }) => {
                 let anchor = anchors.next().map(|heading| heading.anchor).unwrap_or_default();

@@ -1,7 +1,6 @@
 //! `cued completions`, and the hidden `cued complete`, which its scripts ask how a command line goes on: with commands,
 //! flags and values, all from the definition of the command line, and the names of cues, channels and profiles.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use clap::{Arg, ArgAction, Args, Command, ValueEnum};
@@ -263,22 +262,18 @@ impl<'a> Place<'a> {
             Ok::<Value, CliError>(context.client.send_once(&request)?.value()?[key].take())
         };
         let Ok(Value::Array(items)) = found() else { return Vec::new() };
-        let name = |item: &Value| text_of(item, "name");
-        let candidate = |item: &Value| {
-            let (own, status) = (name(item), text_of(item, "status"));
-            match items.iter().filter(|other| name(other) == own).count() {
-                1 => (own, status),
+        let mut names: Vec<Candidate> = Vec::new();
+        for item in &items {
+            let (name, status) = (text_of(item, "name"), text_of(item, "status"));
+            match names.iter_mut().find(|(known, _)| *known == name) {
                 // The command answers with a choice of their ids.
-                _ => (own, "several have this name".to_owned()),
+                Some((_, text)) => "several have this name".clone_into(text),
+                None => names.push((name, status)),
             }
-        };
+        }
         // A shell would not insert what a terminal must not show.
-        let is_safe =
-            |(word, text): &Candidate| printable(word) == *word && printable(text) == *text;
-        let mut found: Vec<Candidate> = items.iter().map(candidate).filter(is_safe).collect();
-        let mut seen = BTreeSet::new();
-        found.retain(|(word, _)| seen.insert(word.clone()));
-        found
+        names.retain(|(word, text)| printable(word) == *word && printable(text) == *text);
+        names
     }
 }
 

@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 use thiserror::Error as ThisError;
 
 use crate::cli::printable::print_error;
-use crate::client::request::ClientError;
+use crate::client::credentials::CredentialsError;
+use crate::client::request::{ClientError, RefusedRequest};
 use crate::domain::account::credentials::EmailError;
 use crate::domain::text::{escaped, shell_word};
 use crate::error::Error;
@@ -54,17 +55,50 @@ pub enum CliError {
 impl CliError {
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::OnlyShown => 0,
-            Self::Failed(_) => 1,
-            Self::Usage(_) => 2,
-            Self::NotFound(_) => 3,
-            Self::Refused(_) => 5,
-            Self::CueLimit(_) => 6,
-            Self::WaitedFailed(_) | Self::Differs(_) => 8,
-            Self::Interrupted(_) => 130,
             Self::Client(error) => error.exit_code(),
-            Self::Json(error) => error.exit_code(),
+            other => other.kind().0,
         }
+    }
+
+    /// The exit code, and the code in JSON.
+    fn kind(&self) -> (u8, &'static str) {
+        match self {
+            Self::OnlyShown => (0, "failed"),
+            Self::Failed(_) | Self::Client(_) => (1, "failed"),
+            Self::Usage(_) => (2, "usage"),
+            Self::NotFound(_) => (3, "not_found"),
+            Self::Refused(_) => (5, "refused"),
+            Self::CueLimit(_) => (6, "cue_limit_exceeded"),
+            Self::WaitedFailed(_) => (8, "failed_run"),
+            Self::Differs(_) => (8, "differences"),
+            Self::Interrupted(_) => (130, "interrupted"),
+            Self::Json(error) => (error.exit_code(), "failed"),
+        }
+    }
+
+    /// The refusal of a request.
+    pub fn refused(&mut self) -> Option<&mut RefusedRequest> {
+        match self {
+            Self::Client(ClientError::Refused(refused)) => Some(refused),
+            _ => None,
+        }
+    }
+
+    /// The status and the code of a request that has failed.
+    pub fn status(&self) -> Option<u16> {
+        if let Self::Client(error) = self { error.status() } else { None }
+    }
+
+    pub fn code(&self) -> &str {
+        if let Self::Client(error) = self { error.code() } else { "" }
+    }
+
+    /// A refusal in these words, in place of those of the server.
+    pub fn saying(mut self, text: impl Into<String>) -> Self {
+        if let Some(refused) = self.refused() {
+            refused.say(text.into());
+        }
+        self
     }
 
     pub fn into_json(self) -> Self {
@@ -84,17 +118,10 @@ impl CliError {
     }
 
     fn to_json(&self) -> Value {
-        let code = match self {
-            Self::Client(error) => return error.to_json(),
-            Self::Usage(_) => "usage",
-            Self::NotFound(_) => "not_found",
-            Self::Refused(_) => "refused",
-            Self::WaitedFailed(_) => "failed_run",
-            Self::Differs(_) => "differences",
-            Self::CueLimit(_) => "cue_limit_exceeded",
-            Self::Interrupted(_) => "interrupted",
-            Self::Failed(_) | Self::OnlyShown | Self::Json(_) => "failed",
-        };
+        if let Self::Client(error) = self {
+            return error.to_json();
+        }
+        let (_, code) = self.kind();
         json!({"error": {"code": code, "message": self.to_string(), "status": null}})
     }
 }
@@ -148,6 +175,12 @@ impl From<Error> for CliError {
             Error::Refused(refusal) => Self::Failed(refusal.message.into_owned()),
             other => Self::Failed(other.to_string()),
         }
+    }
+}
+
+impl From<CredentialsError> for CliError {
+    fn from(error: CredentialsError) -> Self {
+        Self::Client(error.into())
     }
 }
 

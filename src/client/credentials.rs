@@ -74,7 +74,7 @@ pub struct ConnectionChoice {
     pub profile: Option<String>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Target {
     pub url: String,
     pub key: Option<String>,

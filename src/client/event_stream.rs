@@ -24,7 +24,6 @@ const MAX_RETRY_AFTER: Duration = Duration::from_secs(300);
 pub struct EventStream<'a> {
     client: &'a Client,
     request: ApiRequest,
-    read_timeout: Duration,
     /// On the monotonic clock of the client.
     deadline: Option<Duration>,
     /// `None` while there is no connection.
@@ -60,6 +59,7 @@ pub struct StreamEvent {
 /// The request of a stream. `types` are types of events or their first words, separated by commas.
 pub fn request(types: Option<&str>, cue_id: Option<&str>) -> ApiRequest {
     let request = ApiRequest::get("/v1/events").header("accept", "text/event-stream");
+    let request = ApiRequest { read_timeout: Some(STREAM_TIMEOUT), ..request };
     request.maybe_query("types", types).maybe_query("cue_id", cue_id)
 }
 
@@ -87,7 +87,6 @@ impl<'a> EventStream<'a> {
         Self {
             client,
             request,
-            read_timeout: STREAM_TIMEOUT,
             deadline,
             reader: None,
             position: None,
@@ -128,7 +127,7 @@ impl<'a> EventStream<'a> {
             request = request.header("last-event-id", position.as_str());
         }
         request.timeout = self.left();
-        let response = self.client.open_stream(&request, self.read_timeout)?;
+        let response = self.client.open_stream(&request)?;
         let content_type =
             response.headers().get("content-type").and_then(|value| value.to_str().ok());
         if !content_type.is_some_and(|value| value.starts_with("text/event-stream")) {
@@ -255,9 +254,9 @@ mod tests {
     #[test]
     fn a_silent_server_loses_the_stream() {
         let client = client(vec![true, false]);
-        let read_timeout = Duration::from_millis(300);
-        let mut stream =
-            EventStream { read_timeout, ..EventStream::closed(&client, request(None, None), None) };
+        let read_timeout = Some(Duration::from_millis(300));
+        let request = ApiRequest { read_timeout, ..request(None, None) };
+        let mut stream = EventStream::closed(&client, request, None);
         let mut next = || stream.next_item().unwrap().unwrap();
         assert!(matches!(next(), StreamItem::Hello { is_again: false, .. }));
         assert!(matches!(next(), StreamItem::Lost(text) if text.contains("per read")));

@@ -166,14 +166,10 @@ impl Client {
         }
     }
 
-    /// Opens a stream, whose answer has no end. It fails after a `read_timeout` without a byte, and after the time-out
-    /// of the request, if there is one.
-    pub fn open_stream(
-        &self,
-        request: &ApiRequest,
-        read_timeout: Duration,
-    ) -> Result<Response<Body>, ClientError> {
-        let mut response = self.exchange(request, request.timeout, Some(read_timeout))?;
+    /// Opens a stream, whose answer has no end. It fails after the read timeout of the request without a byte, and after
+    /// its timeout, if there is one.
+    pub fn open_stream(&self, request: &ApiRequest) -> Result<Response<Body>, ClientError> {
+        let mut response = self.exchange(request)?;
         if response.status() == 200 {
             return Ok(response);
         }
@@ -182,7 +178,7 @@ impl Client {
 
     /// Sends a request once, and returns the answer whatever its status.
     fn call_once(&self, request: &ApiRequest) -> Result<ApiResponse, ClientError> {
-        self.read(&mut self.exchange(request, Some(request.timeout.unwrap_or(TIMEOUT)), None)?)
+        self.read(&mut self.exchange(request)?)
     }
 
     fn read(&self, response: &mut Response<Body>) -> Result<ApiResponse, ClientError> {
@@ -197,21 +193,15 @@ impl Client {
         Ok(ApiResponse { status: status.as_u16(), reason, headers, body })
     }
 
-    /// `timeout` of the whole exchange, `read_timeout` before each of its bytes.
-    fn exchange(
-        &self,
-        request: &ApiRequest,
-        timeout: Option<Duration>,
-        read_timeout: Option<Duration>,
-    ) -> Result<Response<Body>, ClientError> {
+    fn exchange(&self, request: &ApiRequest) -> Result<Response<Body>, ClientError> {
         let agent = self.of_system.get().unwrap_or(&self.agent);
-        let result = self.exchange_with(agent, request, timeout, read_timeout);
+        let result = self.exchange_with(agent, request);
         let takes_system = self.connection.tls.ca.is_none() && self.of_system.get().is_none();
         match result {
             // A handshake that failed has sent nothing.
             Err(error) if takes_system && is_untrusted(&error) => {
                 let agent = self.of_system.get_or_init(|| agent_of_system(&self.connection));
-                self.exchange_with(agent, request, timeout, read_timeout)
+                self.exchange_with(agent, request)
             }
             result => result,
         }
@@ -221,8 +211,6 @@ impl Client {
         &self,
         agent: &Agent,
         request: &ApiRequest,
-        timeout: Option<Duration>,
-        read_timeout: Option<Duration>,
     ) -> Result<Response<Body>, ClientError> {
         let url = format!("{}{}", self.connection.url, request.target());
         let mut builder = ureq::http::Request::builder().method(request.method).uri(&url);
@@ -237,8 +225,11 @@ impl Client {
         }
         let body = request.body.clone().unwrap_or_default();
         let built = builder.body(body).map_err(|error| self.unreachable(error.into()))?;
-        let config =
-            agent.configure_request(built).timeout_global(timeout).timeout_per_read(read_timeout);
+        let usual = request.read_timeout.is_none().then_some(TIMEOUT);
+        let config = agent
+            .configure_request(built)
+            .timeout_global(request.timeout.or(usual))
+            .timeout_per_read(request.read_timeout);
         let begin = self.clock.monotonic();
         let result = agent.run(config.build());
         let millis = self.clock.monotonic().saturating_sub(begin).as_millis();

@@ -7,7 +7,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use thiserror::Error as ThisError;
-use url::form_urlencoded::byte_serialize;
+use url::form_urlencoded::{Serializer, byte_serialize};
 
 use crate::client::Connection;
 use crate::client::credentials::CredentialsError;
@@ -17,7 +17,7 @@ use crate::domain::text::shell_word;
 pub const METHODS: [&str; 7] = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"];
 
 /// One request. `path` is from the root of the server, with its ids encoded by [`segment`].
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ApiRequest {
     pub method: &'static str,
     pub path: String,
@@ -27,19 +27,13 @@ pub struct ApiRequest {
     pub is_anonymous: bool,
     /// Timeout of the whole exchange, if it is not the usual one.
     pub timeout: Option<Duration>,
+    /// The longest time without a byte of the answer: that of a stream, which has no usual timeout.
+    pub read_timeout: Option<Duration>,
 }
 
 impl ApiRequest {
     pub fn new(method: &'static str, path: impl Into<String>) -> Self {
-        Self {
-            method,
-            path: path.into(),
-            query: Vec::new(),
-            headers: Vec::new(),
-            body: None,
-            is_anonymous: false,
-            timeout: None,
-        }
+        Self { method, path: path.into(), ..Self::default() }
     }
 
     pub fn get(path: impl Into<String>) -> Self {
@@ -83,9 +77,7 @@ impl ApiRequest {
     }
 
     pub fn form(mut self, fields: &[(&str, &str)]) -> Self {
-        let encoded = |text: &str| byte_serialize(text.as_bytes()).collect::<String>();
-        let fields = fields.iter().map(|(name, value)| format!("{name}={}", encoded(value)));
-        self.body = Some(fields.collect::<Vec<_>>().join("&"));
+        self.body = Some(Serializer::new(String::new()).extend_pairs(fields).finish());
         self.header("content-type", "application/x-www-form-urlencoded")
     }
 
@@ -131,11 +123,7 @@ impl ApiRequest {
         if connection.tls.is_insecure {
             parts.push("--insecure".to_owned());
         }
-        if self
-            .headers
-            .iter()
-            .any(|(name, value)| *name == "accept" && value == "text/event-stream")
-        {
+        if self.read_timeout.is_some() {
             parts.push("--no-buffer".to_owned());
         }
         match self.method {

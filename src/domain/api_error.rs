@@ -1,13 +1,16 @@
 //! The error codes of the API, their HTTP status, and the refusal that carries one to a caller.
-//!
 
 use std::borrow::Cow;
 use std::fmt;
 
+use serde::Serialize;
 use serde_json::Value;
 
+/// The codes with their HTTP status. Those that callers meet most are marked: their errors have a link to the documentation.
+/// `claim_failed` is none of them: it is the usual answer to a worker that polls.
 macro_rules! error_codes {
-    ($($variant:ident = $text:literal $status:literal)+) => {
+    (@documented) => { true };
+    ($($variant:ident = $text:literal $status:literal $(($mark:ident))?)+) => {
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub enum ErrorCode {
             $($variant),+
@@ -19,6 +22,12 @@ macro_rules! error_codes {
             pub fn text_and_status(self) -> (&'static str, u16) {
                 match self {
                     $(Self::$variant => ($text, $status)),+
+                }
+            }
+
+            fn is_documented(self) -> bool {
+                match self {
+                    $(Self::$variant => false $(| error_codes!(@$mark))?),+
                 }
             }
         }
@@ -34,45 +43,45 @@ error_codes! {
     ChannelNotFound = "channel_not_found" 404
     ClaimFailed = "claim_failed" 409
     CrossSiteRequest = "cross_site_request" 403
-    CueLimitExceeded = "cue_limit_exceeded" 403
-    CueNotFound = "cue_not_found" 404
+    CueLimitExceeded = "cue_limit_exceeded" 403 (documented)
+    CueNotFound = "cue_not_found" 404 (documented)
     DeviceCodeExists = "device_code_exists" 409
     DeviceCodeNotFound = "device_code_not_found" 404
     DuplicateEmail = "duplicate_email" 409
-    ExecutionInFlight = "execution_in_flight" 409
-    ExecutionLimitExceeded = "execution_limit_exceeded" 403
+    ExecutionInFlight = "execution_in_flight" 409 (documented)
+    ExecutionLimitExceeded = "execution_limit_exceeded" 403 (documented)
     ExecutionNotClaiming = "execution_not_claiming" 409
-    ExecutionNotFound = "execution_not_found" 404
-    ForbiddenHost = "forbidden_host" 403
+    ExecutionNotFound = "execution_not_found" 404 (documented)
+    ForbiddenHost = "forbidden_host" 403 (documented)
     HeadersTooLarge = "headers_too_large" 431
     Held = "held" 503
-    IdempotencyConflict = "idempotency_conflict" 409
+    IdempotencyConflict = "idempotency_conflict" 409 (documented)
     InternalError = "internal_error" 500
-    InvalidApiKey = "invalid_api_key" 401
-    InvalidCallback = "invalid_callback" 400
-    InvalidCallbackUrl = "invalid_callback_url" 400
+    InvalidApiKey = "invalid_api_key" 401 (documented)
+    InvalidCallback = "invalid_callback" 400 (documented)
+    InvalidCallbackUrl = "invalid_callback_url" 400 (documented)
     InvalidInterval = "invalid_interval" 400
-    InvalidJson = "invalid_json" 400
+    InvalidJson = "invalid_json" 400 (documented)
     InvalidPayloadSize = "invalid_payload_size" 400
     InvalidPlan = "invalid_plan" 400
-    InvalidRequest = "invalid_request" 400
-    InvalidSchedule = "invalid_schedule" 400
+    InvalidRequest = "invalid_request" 400 (documented)
+    InvalidSchedule = "invalid_schedule" 400 (documented)
     InvalidSignature = "invalid_signature" 400
-    InvalidState = "invalid_state" 409
-    InvalidTimezone = "invalid_timezone" 400
+    InvalidState = "invalid_state" 409 (documented)
+    InvalidTimezone = "invalid_timezone" 400 (documented)
     KeyLimitExceeded = "key_limit_exceeded" 409
     KeyNotFound = "key_not_found" 404
     LastKey = "last_key" 409
     MetadataTooLarge = "metadata_too_large" 400
     MethodNotAllowed = "method_not_allowed" 405
     NoBillingCustomer = "no_billing_customer" 400
-    NotExecutionOwner = "not_execution_owner" 403
+    NotExecutionOwner = "not_execution_owner" 403 (documented)
     NotFound = "not_found" 404
-    OutcomeAlreadyReported = "outcome_already_reported" 409
+    OutcomeAlreadyReported = "outcome_already_reported" 409 (documented)
     PayloadTooLarge = "payload_too_large" 413
     PlanRequestNotFound = "plan_request_not_found" 404
-    RateLimitExceeded = "rate_limit_exceeded" 429
-    RegistrationDisabled = "registration_disabled" 403
+    RateLimitExceeded = "rate_limit_exceeded" 429 (documented)
+    RegistrationDisabled = "registration_disabled" 403 (documented)
     RequestTimeout = "request_timeout" 408
     ServerBusy = "server_busy" 503
     SessionNotFound = "session_not_found" 404
@@ -81,47 +90,22 @@ error_codes! {
     StorageUnavailable = "storage_unavailable" 503
     TooManyStreams = "too_many_streams" 429
     UserNotFound = "user_not_found" 404
-    ValidationError = "validation_error" 422
+    ValidationError = "validation_error" 422 (documented)
     WorkerLimitExceeded = "worker_limit_exceeded" 409
     WorkerNotFound = "worker_not_found" 404
 }
 
-/// The codes that callers meet most, whose errors have a link to the documentation. `claim_failed` is none of them: it is the
-/// usual answer to a worker that polls.
-const DOCUMENTED: [ErrorCode; 20] = [
-    ErrorCode::CueLimitExceeded,
-    ErrorCode::CueNotFound,
-    ErrorCode::ExecutionInFlight,
-    ErrorCode::ExecutionLimitExceeded,
-    ErrorCode::ExecutionNotFound,
-    ErrorCode::ForbiddenHost,
-    ErrorCode::IdempotencyConflict,
-    ErrorCode::InvalidApiKey,
-    ErrorCode::InvalidCallback,
-    ErrorCode::InvalidCallbackUrl,
-    ErrorCode::InvalidJson,
-    ErrorCode::InvalidRequest,
-    ErrorCode::InvalidSchedule,
-    ErrorCode::InvalidState,
-    ErrorCode::InvalidTimezone,
-    ErrorCode::NotExecutionOwner,
-    ErrorCode::OutcomeAlreadyReported,
-    ErrorCode::RateLimitExceeded,
-    ErrorCode::RegistrationDisabled,
-    ErrorCode::ValidationError,
-];
-
 impl ErrorCode {
     /// The path of the documentation of this code (contract §2.3), for some codes.
     pub fn docs_path(self) -> Option<String> {
-        DOCUMENTED
-            .contains(&self)
-            .then(|| format!("/docs/reference/errors#{}", self.text_and_status().0))
+        let path = || format!("/docs/reference/errors#{}", self.text_and_status().0);
+        self.is_documented().then(path)
     }
 }
 
 /// A segment of the path to an invalid value: `["body", "schedule", "cron"]`, `["body", "handlers", 2]`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
 pub enum LocSegment {
     /// A field of an object, or a part of the request (`body`, `query`).
     Field(Cow<'static, str>),
@@ -156,9 +140,10 @@ impl From<usize> for LocSegment {
 }
 
 /// An entry of the `detail` of a 422, in Pydantic's terms (contract §2).
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct FieldError {
     /// `missing`, `string_type`, `extra_forbidden`, …
+    #[serde(rename = "type")]
     pub kind: &'static str,
     pub loc: Vec<LocSegment>,
     pub msg: String,
@@ -213,6 +198,12 @@ impl Refusal {
 
     pub fn retry_after(self, seconds: u32) -> Self {
         Self { retry_after: Some(seconds), ..self }
+    }
+
+    /// A 422 about one value, for a reason that follows on its name.
+    pub fn invalid_value(loc: [&'static str; 2], reason: &str, input: impl Into<Value>) -> Self {
+        let (loc, msg) = (loc.map(Into::into).to_vec(), format!("Value error, {reason}"));
+        Self::invalid(vec![FieldError { kind: "value_error", loc, msg, input: input.into() }])
     }
 
     /// A 422 with all invalid fields; the message names the first.

@@ -11,7 +11,7 @@ use crate::domain::text::word_enum;
 use crate::domain::time::saturating_add;
 
 word_enum! {
-    #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
     pub enum Transport {
         #[default]
         Webhook = "webhook",

@@ -10,6 +10,7 @@ pub mod cue_fields;
 pub mod execution;
 pub mod ids;
 pub mod json;
+pub mod mails;
 pub mod notification;
 pub mod row_keys;
 pub mod schedule;

@@ -10,16 +10,14 @@ use crate::domain::channel::secrets::without_tokens;
 use crate::domain::channel::services::{ServiceAnswer, ServiceRequest, Verdict, redacted, service};
 use crate::domain::channel::{ChannelType, after_failure};
 use crate::domain::execution::NextStep;
-use crate::domain::notification::{NotificationKind, StoredMail};
+use crate::domain::notification::NotificationKind;
 use crate::domain::text::one_line;
-use crate::domain::webhook::callback::Method;
 use crate::domain::webhook::signature::{SigningSecrets, signature_headers};
 use crate::engine::delivery::attempt::SendResult;
-use crate::engine::webhook_client::{MAX_KEPT_BODY, WebhookRequest, WebhookResponse};
+use crate::engine::run_while_due;
+use crate::engine::webhook_client::{WebhookRequest, WebhookResponse};
 use crate::error::{Error, Result};
 use crate::service::channels::{self as composer, ChannelResult, MessageOutcome};
-use crate::service::reminders;
-use crate::store::db::meta;
 use crate::store::outbox::Notification;
 use crate::store::{Pending, WriteTx, channels};
 
@@ -35,53 +33,34 @@ const MAX_EXCERPT: usize = 300;
 /// Puts the messages that are due into the outbox. Returns when the next one is; none is while the database is on hold.
 pub fn compose_due(app: &App, now: Timestamp) -> Result<Option<Timestamp>> {
     let base = app.config.has_public_url.then(|| app.config.public_url.clone());
-    loop {
-        let (next, due) = app.store.read_blocking(|read| {
-            let next = if meta::is_held(read)? { None } else { channels::next_due_at(read)? };
-            Ok((next, channels::list_due(read, now, BATCH)?))
-        })?;
-        if next.is_none_or(|due| due > now) {
-            return Ok(next);
+    run_while_due(app, now, channels::next_due_at, || {
+        let due = app.store.read_blocking(|read| channels::list_due(read, now, BATCH))?;
+        let take_turn = |key| {
+            let base = base.clone();
+            app.store.write_with_priority(move |tx| take_turn(tx, key, base.as_deref(), now))
+        };
+        let turns: Vec<Pending<()>> = due.into_iter().map(take_turn).collect();
+        turns.into_iter().try_for_each(Pending::wait)
+    })
+}
+
+/// A channel that cannot be read holds up no other: it composes nothing until it is changed.
+fn take_turn(tx: &WriteTx<'_>, key: i64, base: Option<&str>, now: Timestamp) -> Result<()> {
+    match tx.part(|tx| composer::take_turn(tx, key, base, now)) {
+        Err(error @ Error::Storage(_)) => Err(error),
+        Err(error) => {
+            tx.on_commit(move || tracing::error!(channel_row = key, %error, "channel skipped"));
+            channels::stop_looking(tx, key)
         }
-        let turns =
-            due.into_iter().filter_map(|key| take_turn(app, key, base.clone(), now).transpose());
-        let writes = turns.collect::<Result<Vec<_>>>()?;
-        writes.into_iter().try_for_each(Pending::wait)?;
+        Ok(()) => Ok(()),
     }
 }
 
 /// Makes the reminders that are due. Returns when the next one is; none is while the database is on hold.
 pub fn remind_due(app: &App, now: Timestamp) -> Result<Option<Timestamp>> {
-    loop {
-        let next = app.store.read_blocking(|read| {
-            if meta::is_held(read)? { Ok(None) } else { channels::next_reminder(read) }
-        })?;
-        if next.is_none_or(|due| due > now) {
-            return Ok(next);
-        }
-        app.store.write_with_priority(move |tx| reminders::send_due(tx, BATCH, now)).wait()?;
-    }
-}
-
-/// A channel that cannot be read holds up no other: it composes nothing until it is changed.
-fn take_turn(
-    app: &App,
-    key: i64,
-    base: Option<String>,
-    now: Timestamp,
-) -> Result<Option<Pending<()>>> {
-    match app.store.read_blocking(|read| composer::plan(read, key, now)) {
-        Ok(Some(plan)) => {
-            let apply = move |tx: &WriteTx<'_>| composer::apply(tx, plan, base.as_deref(), now);
-            Ok(Some(app.store.write_with_priority(apply)))
-        }
-        Ok(None) => Ok(None),
-        Err(error @ Error::Storage(_)) => Err(error),
-        Err(error) => {
-            tracing::error!(channel_row = key, %error, "channel skipped");
-            Ok(Some(app.store.write_with_priority(move |tx| channels::stop_looking(tx, key))))
-        }
-    }
+    run_while_due(app, now, channels::next_reminder, || {
+        app.store.write_with_priority(move |tx| composer::send_reminders(tx, BATCH, now)).wait()
+    })
 }
 
 /// The request for a message, as its service expects it. Errors: text, if the message cannot be read.
@@ -101,15 +80,8 @@ pub fn request(
         headers.extend(signature.into_iter().map(|(name, value)| (name.to_owned(), value)));
     }
     headers.push(("User-Agent".to_owned(), concat!("cued/", env!("CARGO_PKG_VERSION")).to_owned()));
-    Ok(WebhookRequest {
-        method: Method::Post,
-        url,
-        headers,
-        body: Some(body.into_bytes()),
-        timeout: Some(TIMEOUT),
-        max_response: MAX_KEPT_BODY,
-        keeps_headers: false,
-    })
+    let request = WebhookRequest::post(url, headers, Some(body.into_bytes()));
+    Ok(WebhookRequest { timeout: Some(TIMEOUT), ..request })
 }
 
 /// The next step of a message and what it means for its channel; `None` for another notification. A message that the
@@ -175,18 +147,7 @@ pub fn quiet_end(notification: &Notification, now: Timestamp) -> Option<Timestam
 }
 
 pub fn is_test(notification: &Notification) -> bool {
-    match notification.kind {
-        NotificationKind::Channel => {
-            Message::read(&notification.body).is_some_and(|message| message.is_test())
-        }
-        NotificationKind::Mail => {
-            matches!(
-                StoredMail::read(&notification.body),
-                Some(StoredMail::Channel { is_test: true, .. })
-            )
-        }
-        NotificationKind::Failure | NotificationKind::Alert(_) => false,
-    }
+    Message::read(&notification.body).is_some_and(|message| message.is_test())
 }
 
 /// A text of a service, which may repeat the request, without the secrets of the channel.

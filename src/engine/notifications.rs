@@ -5,41 +5,43 @@
 //! receiver has accepted it or it is given up. A notification that a stop or a crash cuts off is sent again after the
 //! next start.
 
+use std::cell::RefCell;
 use std::collections::HashSet;
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
 use crate::app::{App, Notifiers};
 use crate::domain::execution::NextStep;
-use crate::domain::notification::alert::{RunningTests, TestAttempt};
+use crate::domain::mails::StoredMail;
+use crate::domain::notification::alert::TestAttempt;
 use crate::domain::notification::{
-    NotificationKind, StoredMail, after_mail, after_post, is_expired, signed_post,
+    NotificationKind, after_mail, after_post, is_expired, signed_post,
 };
 use crate::domain::row_keys::UserKey;
-use crate::domain::webhook::callback::{Method, authority_of};
+use crate::domain::webhook::callback::authority_of;
 use crate::domain::webhook::delivery::SignedRequest;
 use crate::domain::webhook::signature::SigningSecrets;
 use crate::engine::delivery::attempt::{
     SendResult, attempt_result, send_guarded, status_and_error,
 };
-use crate::engine::delivery::dispatcher::{DRAIN, DispatcherMode};
+use crate::engine::delivery::dispatcher::DispatcherMode;
 use crate::engine::delivery::fair_share::{AttemptEnd, DestinationKey, FairShare};
 use crate::engine::delivery::threads::STACK;
-use crate::engine::webhook_client::{DeliveryError, MAX_KEPT_BODY, WebhookClient, WebhookRequest};
-use crate::engine::{AFTER_FAULT, EngineThread, channels, pause_after};
+use crate::engine::webhook_client::{DeliveryError, WebhookClient, WebhookRequest};
+use crate::engine::{AFTER_FAULT, EngineThread, NextPass, channels, run_passes, run_while_due};
 use crate::error::{Error, Result};
-use crate::locks::Mutex;
 use crate::mail::{Mail, MailTransport, SmtpError};
-use crate::panics;
 use crate::service;
 use crate::service::channels::{ChannelResult, MessageOutcome};
 use crate::store::db::meta;
 use crate::store::fair_queue::{Grant, Rotation};
 use crate::store::outbox::{self, Notification};
-use crate::store::{ReadTx, WakeSet, WriteTx};
+use crate::store::{WakeSet, WriteTx};
+use crate::system::locks::Mutex;
+use crate::system::panics;
 
 /// POSTs at a time, each on a thread of its own that ends with it. An account may have a third of them under way to
 /// destinations that hang: its channels, all of them, do not wait for one another.
@@ -59,7 +61,7 @@ pub struct NotificationDispatcher {
     in_flight: HashSet<i64>,
     skipped: usize,
     mails: usize,
-    unrecorded: Vec<EndedNotification>,
+    unrecorded: Vec<NotificationResult>,
     deadline: Option<Timestamp>,
 }
 
@@ -75,7 +77,6 @@ pub(in crate::engine) fn start(
         mail: app.config.mail.clone(),
         base: app.config.public_url.clone(),
         has_page: app.config.http.page,
-        tests: Arc::clone(&app.test_alerts),
         notifiers: Arc::clone(&app.notifiers),
         finished: Mutex::default(),
     });
@@ -118,27 +119,17 @@ impl NotificationDispatcher {
         finished: Vec<NotificationResult>,
         mode: DispatcherMode,
     ) -> Result<Vec<Notification>> {
-        for NotificationResult {
-            key,
-            id,
-            user_key,
-            destination,
-            is_confirmed,
-            next,
-            end,
-            channel,
-        } in finished
-        {
-            match destination {
-                Some(destination) => self.slots.release(user_key, destination, end),
+        for result in finished {
+            match result.destination {
+                Some(destination) => self.slots.release(result.user_key, destination, result.end),
                 None => {
                     self.mails = self.mails.saturating_sub(1);
-                    if next != NextStep::Success {
-                        app.mail_limits.return_unused(is_confirmed);
+                    if result.next != NextStep::Success {
+                        app.mail_limits.return_unused(result.is_confirmed);
                     }
                 }
             }
-            self.end(EndedNotification { key, id, next, channel });
+            self.end(result);
         }
         self.record(app)?;
         if mode == DispatcherMode::Draining {
@@ -148,20 +139,20 @@ impl NotificationDispatcher {
         let next_reminder = channels::remind_due(app, now)?;
         let next_composed = channels::compose_due(app, now)?;
         let others = next_composed.into_iter().chain(next_reminder);
-        self.deadline = promote_due(app, now)?.into_iter().chain(others).min();
+        let promote =
+            || app.store.write_with_priority(move |tx| outbox::promote_due(tx, now, BATCH)).wait();
+        let next = run_while_due(app, now, outbox::next_due_at, promote)?;
+        self.deadline = next.into_iter().chain(others).min();
         let mut found = self.scan(app)?;
-        found.retain(|notification| match self.postpone(app, notification, now) {
-            Some(next) => {
-                let channel = channels::given_up(notification, next);
-                self.end(EndedNotification {
-                    key: notification.key,
-                    id: notification.id.clone(),
-                    next,
-                    channel,
-                });
-                false
+        found.retain(|notification| {
+            let Some(next) = postpone(app, notification, now) else { return true };
+            if let Some(destination) = notification.destination {
+                self.slots.release(notification.user_key, destination, AttemptEnd::Unclaimed);
             }
-            None => true,
+            let channel = channels::given_up(notification, next);
+            let result = NotificationResult::new(notification, next, AttemptEnd::Unclaimed);
+            self.end(NotificationResult { channel, ..result });
+            false
         });
         self.slots.forget_idle();
         self.mails +=
@@ -174,68 +165,40 @@ impl NotificationDispatcher {
         Ok(found)
     }
 
-    /// The next step of a notification that is not sent now: one that is given up, one of a channel in its quiet hours,
-    /// or a mail above the hourly limit, which waits in the outbox until the limit admits one again.
-    fn postpone(
-        &mut self,
-        app: &App,
-        notification: &Notification,
-        now: Timestamp,
-    ) -> Option<NextStep> {
-        let next = if !is_worth_sending(notification, now) {
-            Some(NextStep::Failed)
-        } else if let Some(end) = channels::quiet_end(notification, now) {
-            Some(NextStep::RetryAt(end))
-        } else if notification.destination.is_none() {
-            app.mail_limits.take(notification.is_confirmed, now).err().map(NextStep::RetryAt)
-        } else {
-            None
-        };
-        if let (Some(_), Some(destination)) = (next, notification.destination) {
-            self.slots.release(notification.user_key, destination, AttemptEnd::Unclaimed);
-        }
-        next
-    }
-
-    /// Returns whether no notification is being sent or waits to be recorded.
-    pub fn is_clear(&self) -> bool {
-        self.unfinished() == 0
-    }
-
-    fn unfinished(&self) -> usize {
+    /// Notifications that are being sent or wait to be recorded.
+    pub fn unfinished(&self) -> usize {
         self.in_flight.len().saturating_sub(self.skipped)
     }
 
-    fn end(&mut self, ended: EndedNotification) {
-        self.in_flight.insert(ended.key);
-        self.unrecorded.push(ended);
+    fn end(&mut self, result: NotificationResult) {
+        self.in_flight.insert(result.key);
+        self.unrecorded.push(result);
     }
 
     fn record(&mut self, app: &App) -> Result<()> {
         // Each in a write of its own, so that a row that cannot be recorded holds up no other; they share a commit.
         let now = app.clock.now();
-        let write = |ended: EndedNotification| {
-            let recorded = ended.clone();
-            (ended, app.store.write_with_priority(move |tx| record_result(tx, &recorded, now)))
+        let write = |result: NotificationResult| {
+            let recorded = result.clone();
+            (result, app.store.write_with_priority(move |tx| record_result(tx, &recorded, now)))
         };
         let writes: Vec<_> = self.unrecorded.drain(..).map(write).collect();
         let mut recorded = Ok(());
-        for (ended, write) in writes {
+        for (mut result, write) in writes {
             let written = write.wait();
-            // A request may wait for the result of a test alert.
-            if app.test_alerts.lock().release(&ended.id) {
-                app.notifiers.test_alerts.notify();
+            if let Some(attempt) = result.attempt.take() {
+                app.test_alerts.lock().pass(result.user_key, &result.id, attempt);
             }
             match written {
                 // It is repeated after a disk error. After a fault the row is sent again after the next start.
                 Err(error @ Error::Storage(_)) => {
-                    self.unrecorded.push(ended);
+                    self.unrecorded.push(result);
                     recorded = Err(error);
                 }
-                Err(error) => self.skip(app, ended.key, &error),
+                Err(error) => self.skip(app, result.key, &error),
                 Ok(()) => {
-                    app.engine_stats.notifications.with([ended.next.status().as_str()]).add(1);
-                    self.in_flight.remove(&ended.key);
+                    app.engine_stats.notifications.with([result.next.status().as_str()]).add(1);
+                    self.in_flight.remove(&result.key);
                 }
             }
         }
@@ -293,20 +256,21 @@ impl NotificationDispatcher {
     }
 }
 
-/// Makes notifications ready that are due. Returns when the next one is; none is while the database is on hold.
-fn promote_due(app: &App, now: Timestamp) -> Result<Option<Timestamp>> {
-    let next_due =
-        |read: &ReadTx<'_>| if meta::is_held(read)? { Ok(None) } else { outbox::next_due_at(read) };
-    loop {
-        let next = app.store.read_blocking(next_due)?;
-        if next.is_none_or(|due| due > now) {
-            return Ok(next);
-        }
-        app.store.write_with_priority(move |tx| outbox::promote_due(tx, now, BATCH)).wait()?;
+/// The next step of a notification that is not sent now: one that is given up, one of a channel in its quiet hours, or a
+/// mail above the hourly limit, which waits in the outbox until the limit admits one again.
+fn postpone(app: &App, notification: &Notification, now: Timestamp) -> Option<NextStep> {
+    if !is_worth_sending(notification, now) {
+        Some(NextStep::Failed)
+    } else if let Some(end) = channels::quiet_end(notification, now) {
+        Some(NextStep::RetryAt(end))
+    } else if notification.destination.is_none() {
+        app.mail_limits.take(notification.is_confirmed, now).err().map(NextStep::RetryAt)
+    } else {
+        None
     }
 }
 
-fn record_result(tx: &WriteTx<'_>, ended: &EndedNotification, now: Timestamp) -> Result<()> {
+fn record_result(tx: &WriteTx<'_>, ended: &NotificationResult, now: Timestamp) -> Result<()> {
     let is_recorded = outbox::record_result(tx, ended.key, &ended.id, ended.next)?;
     // A row that is gone may have taken its channel with it, whose key another one has then.
     if let Some(channel) = ended.channel.as_ref().filter(|_| is_recorded) {
@@ -324,7 +288,6 @@ struct Sender {
     mail: MailTransport,
     base: String,
     has_page: bool,
-    tests: Arc<Mutex<RunningTests>>,
     notifiers: Arc<Notifiers>,
     finished: Mutex<Vec<NotificationResult>>,
 }
@@ -355,79 +318,52 @@ impl Sender {
     fn send(&self, notification: &Notification) -> Option<NotificationResult> {
         let now = || self.app.upgrade().map(|app| app.clock.now());
         let started = now()?;
-        let (result, http_status, error_message, response, ended) =
-            if notification.destination.is_none() {
-                let (sent, ended) =
-                    (send_mail(&self.mail, &self.base, self.has_page, notification), now()?);
-                let error = sent.as_ref().err().map(ToString::to_string);
-                (result_of_mail(notification, &sent, ended), None, error, None, ended)
-            } else {
-                let (sent, ended) = (send(&*self.webhook_client, notification, started), now()?);
-                let result = result_of_post(notification, &sent, ended);
-                let (http_status, error) =
-                    status_and_error(&sent, result.next == NextStep::Success);
-                let error = match result.channel.as_ref().map(|channel| &channel.outcome) {
-                    Some(MessageOutcome::Failed(error)) => Some(error.clone()),
-                    Some(_) => None,
-                    None => error,
-                };
-                let response =
-                    sent.ok().map(|response| channels::excerpt(notification, &response.body));
-                (result, http_status, error, response, ended)
+        let (result, http_status, error_message, response) = if notification.destination.is_none() {
+            let sent = send_mail(&self.mail, &self.base, self.has_page, notification);
+            let error = sent.as_ref().err().map(ToString::to_string);
+            (result_of_mail(notification, &sent, now()?), None, error, None)
+        } else {
+            let sent = send(&*self.webhook_client, notification, started);
+            let result = result_of_post(notification, &sent, now()?);
+            let (http_status, error) = status_and_error(&sent);
+            let error = match result.channel.as_ref().map(|channel| &channel.outcome) {
+                Some(MessageOutcome::Failed(error)) => Some(error.clone()),
+                Some(_) => None,
+                None => error,
             };
-        let attempt = || {
-            let duration = ended.duration_since(started);
-            TestAttempt { http_status, duration, error_message, response, next: result.next }
+            let response =
+                sent.ok().map(|response| channels::excerpt(notification, &response.body));
+            (result, http_status, error, response)
         };
-        self.tests.lock().record(notification.user_key, &notification.id, attempt);
-        Some(result)
+        let (duration, next) = (now()?.duration_since(started), result.next);
+        let attempt = TestAttempt { http_status, duration, error_message, response, next };
+        Some(NotificationResult { attempt: Some(attempt), ..result })
     }
 }
 
 fn run(app: &App, stopping: &AtomicBool, sender: &Arc<Sender>) {
-    let mut dispatcher = NotificationDispatcher::new(THREADS);
-    while !stopping.load(Ordering::Acquire) {
-        run_pass(app, &mut dispatcher, sender, DispatcherMode::Running);
-    }
-    let until = app.clock.monotonic() + DRAIN;
-    while !dispatcher.is_clear() && app.clock.monotonic() < until {
-        let left =
-            SignedDuration::try_from(until - app.clock.monotonic()).unwrap_or(SignedDuration::ZERO);
-        dispatcher.deadline = app.clock.now().checked_add(left).ok();
-        run_pass(app, &mut dispatcher, sender, DispatcherMode::Draining);
-    }
-}
-
-fn run_pass(
-    app: &App,
-    dispatcher: &mut NotificationDispatcher,
-    sender: &Arc<Sender>,
-    mode: DispatcherMode,
-) {
-    let seen = app.notifiers.notifications.generation();
-    let pass = || dispatcher.run_once(app, std::mem::take(&mut *sender.finished.lock()), mode);
-    match panics::catch("the notification dispatcher", pass) {
-        Ok(notifications) if notifications.is_empty() => {
-            app.clock.wait(&app.notifiers.notifications, seen, dispatcher.deadline)
-        }
-        Ok(notifications) => {
-            notifications
-                .into_iter()
-                .for_each(|notification| sender.start(notification, app.clock.now()));
-        }
-        Err(error) => pause_after(app, &error, "notifications paused for 1 s after an error"),
-    }
+    let dispatcher = RefCell::new(NotificationDispatcher::new(THREADS));
+    run_passes(
+        app,
+        ("the notification dispatcher", "notifications paused for 1 s after an error"),
+        &app.notifiers.notifications,
+        stopping,
+        || dispatcher.borrow().unfinished(),
+        |mode| {
+            let (mut dispatcher, finished) =
+                (dispatcher.borrow_mut(), std::mem::take(&mut *sender.finished.lock()));
+            let found = dispatcher.run_once(app, finished, mode)?;
+            if found.is_empty() {
+                return Ok(NextPass::At(dispatcher.deadline));
+            }
+            found.into_iter().for_each(|it| sender.start(it, app.clock.now()));
+            Ok(NextPass::Again)
+        },
+    );
 }
 
 /// The result of a notification, before it is stored.
 #[derive(Debug, Clone)]
-struct EndedNotification {
-    key: i64,
-    id: String,
-    next: NextStep,
-    channel: Option<ChannelResult>,
-}
-
 pub struct NotificationResult {
     key: i64,
     id: String,
@@ -438,13 +374,16 @@ pub struct NotificationResult {
     next: NextStep,
     end: AttemptEnd,
     channel: Option<ChannelResult>,
+    /// For a request that may wait for it.
+    attempt: Option<TestAttempt>,
 }
 
 impl NotificationResult {
     fn new(notification: &Notification, next: NextStep, end: AttemptEnd) -> Self {
         let Notification { key, user_key, destination, is_confirmed, .. } = *notification;
         let id = notification.id.clone();
-        Self { key, id, user_key, destination, is_confirmed, next, end, channel: None }
+        let (channel, attempt) = (None, None);
+        Self { key, id, user_key, destination, is_confirmed, next, end, channel, attempt }
     }
 }
 
@@ -565,15 +504,7 @@ fn request(
     };
     let SignedRequest { headers, body } =
         signed_post(notification.kind, &notification.id, &notification.body, secrets, now);
-    Ok(WebhookRequest {
-        method: Method::Post,
-        url,
-        headers,
-        body,
-        timeout: None,
-        max_response: MAX_KEPT_BODY,
-        keeps_headers: false,
-    })
+    Ok(WebhookRequest::post(url, headers, body))
 }
 
 fn write_mail(base: &str, has_page: bool, notification: &Notification) -> Option<Mail> {

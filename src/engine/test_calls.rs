@@ -2,39 +2,28 @@
 //!
 //! The thread holds nothing of the program but the client: one that a stop cuts off keeps no database open.
 
-use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::app::{OnResult, TestCaller};
-use crate::domain::execution::attempt::FailureCause;
+use crate::app::TestCaller;
 use crate::domain::test_call::{MAX_TIMEOUT, TestCall, TestCallResult};
-use crate::domain::webhook::delivery::{SignedRequest, kept_headers};
+use crate::domain::webhook::delivery::SignedRequest;
 use crate::engine::delivery::attempt::{
-    SendResult, cause_label, send_guarded, status_and_error, text,
+    cause_label, failure_cause, send_guarded, shown_headers, status_and_error, text,
 };
 use crate::engine::delivery::threads::STACK;
-use crate::engine::webhook_client::{MAX_KEPT_BODY, WebhookClient, WebhookRequest};
+use crate::engine::webhook_client::{DeliveryError, MAX_KEPT_BODY, WebhookClient, WebhookRequest};
 use crate::error::Error;
 use crate::metrics::{Stopwatch, milliseconds};
 
-pub struct WebhookTestCaller {
-    webhook_client: Arc<dyn WebhookClient>,
-}
-
-impl WebhookTestCaller {
-    pub fn new(webhook_client: Arc<dyn WebhookClient>) -> Self {
-        Self { webhook_client }
-    }
-}
-
-impl TestCaller for WebhookTestCaller {
-    fn start(&self, call: TestCall, on_result: OnResult) -> io::Result<()> {
-        let webhook_client = Arc::clone(&self.webhook_client);
+/// Makes test calls with this client.
+pub(in crate::engine) fn caller(webhook_client: Arc<dyn WebhookClient>) -> TestCaller {
+    Box::new(move |call, on_result| {
+        let webhook_client = Arc::clone(&webhook_client);
         let thread = std::thread::Builder::new().name("test-call".to_owned()).stack_size(STACK);
         thread.spawn(move || on_result(make(&*webhook_client, call)))?;
         Ok(())
-    }
+    })
 }
 
 /// Signs and sends a test call, and waits for the response.
@@ -58,36 +47,25 @@ fn make(webhook_client: &dyn WebhookClient, call: TestCall) -> TestCallResult {
         |error: &Error| tracing::error!(execution_id = %id, %error, "test call panicked");
     let sent = send_guarded(webhook_client, || Ok(request), log_panic);
     let duration = clock.elapsed();
-    let (cause, detail) = cause_and_detail(&sent);
-    let (http_status, error_message) = status_and_error(&sent, cause.is_none());
+    let cause = failure_cause(&sent);
+    let (http_status, error_message) = status_and_error(&sent);
     tracing::debug!(
         execution_id = %id,
         cause = cause_label(cause),
-        reason = detail,
+        reason = sent.as_ref().err().and_then(DeliveryError::detail),
         http_status,
         duration_ms = milliseconds(duration),
         "test call ended"
     );
     let response = sent.ok();
-    let pairs = |headers: &[(String, String)]| {
-        kept_headers(headers.iter().map(|(name, value)| (name.as_str(), value.as_str())))
-    };
     TestCallResult {
         started_at,
         duration,
         cause,
         http_status,
         error_message,
-        response_headers: response.as_ref().map(|response| pairs(&response.headers)),
+        response_headers: response.as_ref().map(|response| shown_headers(&response.headers)),
         response_body: response.map(|response| text(&response.body)),
         request_headers: headers,
-    }
-}
-
-/// Why the call failed, if it did, and more than its message says, for the log only.
-fn cause_and_detail(sent: &SendResult) -> (Option<FailureCause>, Option<String>) {
-    match sent {
-        Ok(response) => (FailureCause::from_status(response.http_status), None),
-        Err(error) => (Some(error.cause()), error.detail()),
     }
 }

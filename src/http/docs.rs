@@ -10,11 +10,9 @@ use crate::error::{Error, Result};
 use crate::http::assets::{CompressedText, as_page, file_of_build, inflate, path_parts};
 use crate::http::message::{Request, Response};
 
-// `BUILD`, `BEFORE_TITLE`, `NAVIGATION`, `PAGES`, `NOT_FOUND` and `FILES`, from `src/build/docs.rs`.
+// `BUILD`, `PAGES`, `NOT_FOUND` and `FILES`, from `src/build/docs.rs`.
 include!(concat!(env!("OUT_DIR"), "/docs_files.rs"));
 
-/// A page. Its HTML is [`BEFORE_TITLE`], its title, the navigation with its links, and `article`, which is deflated with
-/// the navigation before it.
 #[derive(Debug)]
 pub struct DocsPage {
     /// Below `/docs/`; empty for the index.
@@ -24,20 +22,23 @@ pub struct DocsPage {
     pub kind: &'static str,
     /// What it is about.
     pub line: &'static str,
-    title_html: &'static str,
-    /// The number of `../` to the root of the server.
-    depth: usize,
-    article: &'static [u8],
-    /// CRC-32 of the HTML.
-    checksum: u32,
-    /// Bytes of the HTML.
-    length: u32,
-    /// Bytes of its end, which `article` is.
-    article_length: usize,
+    /// The HTML as a gzip file.
+    pub gzip: &'static [u8],
+    /// The Markdown, likewise.
+    pub source: &'static [u8],
+    /// The title and the headings below it.
+    pub sections: &'static [DocsSection],
 }
 
-/// The head of a gzip file without a name and a time (RFC 1952).
-const GZIP_HEAD: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 2, 255];
+/// A heading of a page.
+#[derive(Debug)]
+pub struct DocsSection {
+    pub level: u8,
+    pub anchor: &'static str,
+    pub text: &'static str,
+    /// Its place in the Markdown, in bytes.
+    pub start: usize,
+}
 
 /// As that of the page, without requests of scripts.
 const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
@@ -48,42 +49,19 @@ impl DocsPage {
         PAGES.iter().find(|page| page.path == path)
     }
 
-    /// The HTML as a gzip file.
-    pub fn gzip(&self) -> Vec<u8> {
-        let start = stored(&format!("{BEFORE_TITLE}{}", self.title_html));
-        let (checksum, length) = (self.checksum.to_le_bytes(), self.length.to_le_bytes());
-        [&GZIP_HEAD[..], &start, NAVIGATION[self.depth], self.article, &checksum, &length].concat()
-    }
-
-    /// The HTML after the navigation; `None` if it is damaged.
-    pub fn article(&self) -> Option<String> {
-        let html = inflate(&self.gzip())?;
-        let start = html.len().checked_sub(self.article_length)?;
-        String::from_utf8(html[start..].to_vec()).ok()
+    /// The text as it is written; `None` if it is damaged.
+    pub fn markdown(&self) -> Option<String> {
+        String::from_utf8(inflate(self.source)?.to_vec()).ok()
     }
 
     fn respond(&self, headers: &HeaderMap) -> Result<Response> {
-        let gzip = Bytes::from(self.gzip());
         let text = CompressedText {
             content_type: "text/html; charset=utf-8",
-            gzip: gzip.clone(),
+            gzip: Bytes::from_static(self.gzip),
             version: BUILD,
         };
-        Ok(as_page(text.respond(headers, || inflate(&gzip))?, CONTENT_SECURITY_POLICY))
+        Ok(as_page(text.respond(headers, || inflate(self.gzip))?, CONTENT_SECURITY_POLICY))
     }
-}
-
-/// A short text as a block of deflate that is not compressed and not the last (RFC 1951, 3.2.4).
-fn stored(text: &str) -> Vec<u8> {
-    let length = u16::try_from(text.len()).unwrap_or_default();
-    [&[0], &length.to_le_bytes()[..], &(!length).to_le_bytes(), text.as_bytes()].concat()
-}
-
-/// Compressed bytes of all that the program contains for the documentation.
-pub fn size() -> usize {
-    let pages = PAGES.iter().chain(NOT_FOUND).map(|page| page.article.len());
-    let others = NAVIGATION.iter().chain(FILES.iter().map(|(_, gzip)| gzip)).map(|file| file.len());
-    pages.chain(others).sum()
 }
 
 /// `GET /docs/`, where the links of a page would lead elsewhere.
@@ -114,11 +92,7 @@ pub async fn show(request: Request) -> Result<Response> {
 
 /// The list of the pages for a browser, and the error of the API for a client that asks for JSON only.
 fn not_found(request: &Request, depth: usize) -> Result<Response> {
-    let accepted = request
-        .headers
-        .get(header::ACCEPT)
-        .and_then(|value| value.to_str().ok())
-        .unwrap_or_default();
+    let accepted = request.header("accept").unwrap_or_default();
     let wants_json = accepted.contains("json") && !accepted.contains("text/html");
     let Some(page) = NOT_FOUND.get(depth).filter(|_| !wants_json) else {
         let message = "The documentation has no such page; see /docs for the list";

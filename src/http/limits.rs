@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::Version;
@@ -14,7 +14,7 @@ use crate::domain::account::rate_limit::rate_limit_address;
 use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::domain::row_keys::UserKey;
 use crate::error::{Error, Result};
-use crate::locks::Mutex;
+use crate::system::locks::Mutex;
 
 /// Long polls and event streams that an account may have open. Each holds a connection, and every execution that
 /// becomes claimable makes each poll read the database. A fleet of workers shares this number; with `--limits off` it
@@ -31,7 +31,7 @@ pub struct Shares {
     /// Memory for bodies and replies under way.
     pub budget: Arc<Budget>,
     /// Long polls and event streams by account.
-    pub waiting: WaitingPlaces,
+    pub waiting: CallerPermits,
     pub lists: WorkPermits,
     /// Lists of long histories, which have a reader thread of their own: others must not wait for it.
     pub slow_lists: WorkPermits,
@@ -43,7 +43,7 @@ impl Shares {
     pub fn new(max_buffered: usize) -> Arc<Self> {
         Arc::new(Self {
             budget: Arc::new(Budget::new(max_buffered)),
-            waiting: WaitingPlaces::default(),
+            waiting: CallerPermits::new(MAX_WAITING),
             lists: WorkPermits::new(LISTS),
             slow_lists: WorkPermits::new(1),
             large_bodies: WorkPermits::new(1),
@@ -51,18 +51,28 @@ impl Shares {
     }
 }
 
-/// The long polls and event streams that are open, by account.
-#[derive(Debug, Default)]
-pub struct WaitingPlaces(Mutex<HashMap<UserKey, Weak<()>>>);
+/// Permits of each caller, `count` at a time.
+#[derive(Debug)]
+pub struct CallerPermits {
+    count: usize,
+    /// Callers that hold a permit or wait for one.
+    callers: Mutex<HashMap<Owner, Arc<Semaphore>>>,
+}
 
-impl WaitingPlaces {
-    /// Takes a place of an account, which is free again once it is dropped; `None` if [`MAX_WAITING`] are taken.
-    pub fn take(&self, user_key: UserKey) -> Option<Arc<()>> {
-        let mut places = self.0.lock();
-        places.retain(|_, taken| taken.strong_count() > 0);
-        let place = places.get(&user_key).and_then(Weak::upgrade).unwrap_or_default();
-        places.insert(user_key, Arc::downgrade(&place));
-        (Arc::strong_count(&place) <= MAX_WAITING).then_some(place)
+impl CallerPermits {
+    fn new(count: usize) -> Self {
+        Self { count, callers: Mutex::default() }
+    }
+
+    fn of(&self, owner: Owner) -> Arc<Semaphore> {
+        let mut callers = self.callers.lock();
+        callers.retain(|_, own| Arc::strong_count(own) > 1);
+        Arc::clone(callers.entry(owner).or_insert_with(|| Arc::new(Semaphore::new(self.count))))
+    }
+
+    /// Takes a permit, which is free again once it is dropped; `None` if the caller has all of its own.
+    pub fn take(&self, owner: Owner) -> Option<OwnedSemaphorePermit> {
+        self.of(owner).try_acquire_owned().ok()
     }
 }
 
@@ -70,10 +80,8 @@ impl WaitingPlaces {
 /// behind them.
 #[derive(Debug)]
 pub struct WorkPermits {
-    count: usize,
     all: Arc<Semaphore>,
-    /// Callers that hold a permit or wait for one.
-    own: Mutex<HashMap<Owner, Arc<Semaphore>>>,
+    own: CallerPermits,
 }
 
 /// The right to run. Dropping it passes it on.
@@ -85,17 +93,12 @@ pub struct Turn {
 
 impl WorkPermits {
     pub fn new(count: usize) -> Self {
-        Self { count, all: Arc::new(Semaphore::new(count)), own: Mutex::default() }
+        Self { all: Arc::new(Semaphore::new(count)), own: CallerPermits::new(count) }
     }
 
     /// Waits for a permit.
     pub async fn wait(&self, owner: Owner) -> Result<Turn> {
-        let own = {
-            let mut callers = self.own.lock();
-            callers.retain(|_, own| Arc::strong_count(own) > 1);
-            Arc::clone(callers.entry(owner).or_insert_with(|| Arc::new(Semaphore::new(self.count))))
-        };
-        let own = own.acquire_owned().await;
+        let own = self.own.of(owner).acquire_owned().await;
         let turn = Arc::clone(&self.all).acquire_owned().await;
         let lost = |error| Error::fault_from("a request lost its place in a queue", error);
         Ok(Turn { _own: own.map_err(lost)?, _turn: turn.map_err(lost)? })
@@ -182,14 +185,6 @@ impl Budget {
         own + self.small_share() > self.limit / CALLER_FRACTION
     }
 
-    /// Whether a caller that holds `own` bytes may hold `wanted`.
-    fn has_share(&self, held: &Holdings, own: usize, wanted: usize) -> bool {
-        let left_by_others =
-            (self.limit - self.limit / RESERVE_FRACTION).saturating_sub(held.total - own);
-        wanted <= self.limit / CALLER_FRACTION
-            && wanted <= (left_by_others / 2).max(self.small_share())
-    }
-
     fn small_share(&self) -> usize {
         SMALL_SHARE.min(self.limit / RESERVE_FRACTION / SMALL_SHARES)
     }
@@ -203,7 +198,10 @@ impl Budget {
                 "Your requests and unread responses hold too much memory; finish and read them, and try again in 1 s",
             ));
         }
-        if self.has_share(held, own, wanted) && held.total.saturating_add(bytes) <= self.limit {
+        let of_all = self.limit - self.limit / RESERVE_FRACTION;
+        let left_by_others = of_all.saturating_sub(held.total - own);
+        let has_share = wanted <= (left_by_others / 2).max(self.small_share());
+        if has_share && held.total.saturating_add(bytes) <= self.limit {
             Ok(())
         } else {
             Err(busy("The server is handling too many large requests; try again in 1 s"))
@@ -519,21 +517,20 @@ mod tests {
         drop(poll(&mut ada[0]).unwrap());
         drop(ada);
         drop(poll(&mut wait(BOB)).unwrap());
-        assert_eq!((turns.all.available_permits(), turns.own.lock().len()), (1, 1));
+        assert_eq!((turns.all.available_permits(), turns.own.callers.lock().len()), (1, 1));
     }
 
     #[test]
     fn an_account_has_a_limited_number_of_places() {
-        let places = WaitingPlaces::default();
-        let mut taken: Vec<_> =
-            (0..MAX_WAITING).map(|_| places.take(UserKey::new(1)).unwrap()).collect();
-        assert!(places.take(UserKey::new(1)).is_none() && places.take(UserKey::new(2)).is_some());
+        let places = CallerPermits::new(MAX_WAITING);
+        let mut taken: Vec<_> = (0..MAX_WAITING).map(|_| places.take(ADA).unwrap()).collect();
+        assert!(places.take(ADA).is_none() && places.take(BOB).is_some());
         taken.pop();
-        taken.extend(places.take(UserKey::new(1)));
+        taken.extend(places.take(ADA));
         assert_eq!(taken.len(), MAX_WAITING);
-        assert!(places.take(UserKey::new(1)).is_none());
+        assert!(places.take(ADA).is_none());
         taken.clear();
-        assert!(places.take(UserKey::new(2)).is_some() && places.0.lock().len() == 1);
+        assert!(places.take(BOB).is_some() && places.callers.lock().len() == 1);
     }
 
     /// The reserve is 16 MiB, with 64 KiB for a caller.

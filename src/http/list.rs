@@ -183,7 +183,10 @@ impl Query {
         if given.clone().any(|tag| !is_tag(tag)) {
             self.reject("tag", TAG_RULE);
         }
-        Tags::new(given.cloned().collect())
+        let mut tags: Vec<String> = given.cloned().collect();
+        // In any order they make the same list.
+        tags.sort_unstable();
+        Tags::new(tags)
     }
 
     /// Adds a validation error that the handler found.

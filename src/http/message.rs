@@ -15,7 +15,7 @@ use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
-use tokio::sync::watch;
+use tokio::sync::{OwnedSemaphorePermit, watch};
 use uuid::Uuid;
 
 use crate::api::fields::JsonFields;
@@ -24,14 +24,16 @@ use crate::app::App;
 use crate::domain::account::credentials::{may_contain_secret, sha256};
 use crate::domain::account::rate_limit::RateLimitStatus;
 use crate::domain::account::user::Caller;
-use crate::domain::api_error::{ErrorCode, FieldError, Refusal};
+use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::domain::ids::ExecutionId;
 use crate::domain::json::{self, JsonError, JsonStr, JsonText};
+use crate::domain::row_keys::UserKey;
 use crate::error::{Error, Result};
 use crate::http::limits::{MAX_WAITING, Owner, Reservation, Shares};
-use crate::locks::Mutex;
 use crate::service::executions::not_found;
+use crate::store::ReadTx;
 use crate::store::accounts::idempotency::{IdempotencyRequest, StoredResponse};
+use crate::system::locks::Mutex;
 
 /// Seconds for `Retry-After` of a long poll beyond the limit: a client that is refused needs no more than this to poll
 /// without waiting.
@@ -90,9 +92,23 @@ impl Request {
     /// Returns the owner of the API key or the session.
     /// Errors: [`Error::Fault`] on a route that does not require a key.
     pub fn caller(&self) -> Result<Caller> {
-        self.caller
-            .clone()
-            .ok_or_else(|| Error::fault("a handler of a route without API keys needs a caller"))
+        self.caller.clone().ok_or_else(no_caller)
+    }
+
+    /// Returns the row key of the caller, as [`Self::caller`].
+    pub fn user_key(&self) -> Result<UserKey> {
+        let user_key = self.caller.as_ref().map(|caller| caller.user_key);
+        user_key.ok_or_else(no_caller)
+    }
+
+    /// Reads a few rows of the caller by key.
+    pub async fn read_own<T, F>(&self, read: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&ReadTx<'_>, UserKey) -> Result<T> + Send + 'static,
+    {
+        let user_key = self.user_key()?;
+        self.app.store.read_inline(move |tx| read(tx, user_key)).await
     }
 
     /// Returns a decoded path parameter; empty if the path of the route does not have it.
@@ -108,11 +124,11 @@ impl Request {
 
     /// Takes a place for a long poll or an event stream, to be held until it ends. `None` where limits are off.
     /// Errors: 429 if the caller has too many of both.
-    pub fn begin_waiting(&self) -> Result<Option<Arc<()>>> {
+    pub fn begin_waiting(&self) -> Result<Option<OwnedSemaphorePermit>> {
         if !self.app.config.plans.are_limited() {
             return Ok(None);
         }
-        let place = self.shares.waiting.take(self.caller()?.user_key);
+        let place = self.shares.waiting.take(self.owner);
         Ok(Some(place.ok_or_else(too_many_waiting)?))
     }
 
@@ -183,13 +199,13 @@ impl Request {
             self.headers.get(KEY_HEADER).map(|value| value.to_str().unwrap_or_default());
         if in_header.is_some_and(|key| !(1..=MAX_KEY).contains(&key.len())) {
             let reason = "should have 1 to 255 visible ASCII characters";
-            return Err(invalid_value(["header", KEY_HEADER], reason, Value::Null));
+            return Err(Refusal::invalid_value(["header", KEY_HEADER], reason, Value::Null).into());
         }
         if let (Some(header), Some(body)) = (in_header, &in_body)
             && header != body
         {
             let reason = "differs from the header Idempotency-Key; send only one of the two";
-            return Err(invalid_value(["body", KEY_FIELD], reason, body.as_str().into()));
+            return Err(Refusal::invalid_value(["body", KEY_FIELD], reason, body.as_str()).into());
         }
         let Some(key) = in_header.map(str::to_owned).or(in_body) else { return Ok(None) };
         let content = [route.as_bytes(), b"\n", self.body()].concat();
@@ -206,10 +222,8 @@ pub fn read_idempotency_key(fields: &mut JsonFields<'_>) -> Option<String> {
     Some(key)
 }
 
-/// A 422 about one value.
-pub fn invalid_value(loc: [&'static str; 2], reason: &str, input: Value) -> Error {
-    let (loc, msg) = (loc.map(Into::into).to_vec(), format!("Value error, {reason}"));
-    Refusal::invalid(vec![FieldError { kind: "value_error", loc, msg, input }]).into()
+fn no_caller() -> Error {
+    Error::fault("a handler of a route without API keys needs a caller")
 }
 
 fn too_many_waiting() -> Refusal {
@@ -332,13 +346,19 @@ pub fn with_payload(mut object: String, payload: Option<String>) -> String {
     enclosed(object, payload.unwrap_or_else(|| "null".to_owned()), "}")
 }
 
-/// Adds the field `payload_text`, the stored payload as a string, to a serialized object. No reader of JSON changes the
+/// As [`with_payload`], or with the field `payload_text`, the stored payload as a string: no reader of JSON changes the
 /// numbers in it.
-pub fn with_payload_text(mut object: String, payload: Option<&str>) -> Result<String> {
-    let text = to_json(&payload)?;
+pub fn with_payload_as(
+    is_text: bool,
+    mut object: String,
+    payload: Option<String>,
+) -> Result<String> {
+    if !is_text {
+        return Ok(with_payload(object, payload));
+    }
     object.pop();
     object.push_str(",\"payload_text\":");
-    Ok(enclosed(object, text, "}"))
+    Ok(enclosed(object, to_json(&payload)?, "}"))
 }
 
 /// `text` between `before` and `after`. The longer one of the first two gets the other one, so that no third text of
@@ -466,6 +486,14 @@ impl Response {
         }
         response
     }
+}
+
+/// Runs a job that waits, for a disk or another server, on a thread that may block.
+pub async fn run_blocking<T: Send + 'static>(
+    job: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
+    let done = tokio::task::spawn_blocking(job).await;
+    done.map_err(|error| Error::fault_from("a job on another thread has failed", error))?
 }
 
 /// Returns the part of an error that the caller may see. Logs the rest, with the id of the request.

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::domain::account::rate_limit::SlidingWindows;
-use crate::locks::Mutex;
+use crate::system::locks::Mutex;
 
 const WINDOW: SignedDuration = SignedDuration::from_hours(1);
 

@@ -7,8 +7,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use crate::clock::Clock;
-use crate::locks::Mutex;
 use crate::mail::{Mail, MailTransport};
+use crate::system::locks::Mutex;
 
 /// Maximum number of new mails, and of mails that wait for a retry. The value bounds memory to about 1 MB: a login
 /// mail is around 1 kB, and an outage of the mail server must not let the queue grow.

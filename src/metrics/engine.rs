@@ -7,8 +7,8 @@ use jiff::Timestamp;
 
 use crate::clock::Notifier;
 use crate::domain::execution::attempt::FailureCause;
-use crate::locks::Mutex;
 use crate::metrics::{Counter, Family, Histogram, TIME};
+use crate::system::locks::Mutex;
 
 /// Time without a pass after which the scheduler counts as down (contract §8.7).
 pub const DOWN_AFTER: Duration = Duration::from_secs(30);

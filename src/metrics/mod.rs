@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::locks::Mutex;
+use crate::system::locks::Mutex;
 
 /// Measures the duration of an operation, independent of the test clock. Decisions never depend on it.
 #[derive(Debug, Clone, Copy)]

@@ -10,21 +10,21 @@ use crate::domain::account::user::{
     ACCOUNT_DISABLED, Caller, Credential, FIRST_KEY, RegistrationPolicy, SECRET_OVERLAP, User,
 };
 use crate::domain::api_error::{ErrorCode, Refusal};
-use crate::domain::notification::Credential as ReplacedCredential;
+use crate::domain::mails::Credential as ReplacedCredential;
 use crate::domain::row_keys::UserKey;
 use crate::domain::time::saturating_add;
 use crate::error::{Error, Result};
 use crate::mail::MailTransport;
-use crate::random;
 use crate::service::finish::{fire_overdue_above_limit, pause_above_limit};
 use crate::service::fire::CueFirer;
-use crate::service::notify;
+use crate::service::mails;
 use crate::store::accounts::sessions::{self as stored_sessions, LinkKind};
 use crate::store::accounts::users::{self, NewUser};
 use crate::store::accounts::{api_keys, device_logins};
 use crate::store::db::meta;
 use crate::store::executions::{delivery_queue, policies};
 use crate::store::{Pending, ReadTx, Store, WriteTx, channels, outbox};
+use crate::system::random;
 
 #[derive(Debug, Clone)]
 pub struct NewAccount {
@@ -214,7 +214,7 @@ fn replacement_mail(
 ) -> impl FnOnce(&WriteTx<'_>, ReplacedCredential) -> Result<()> + use<> {
     let has_server = matches!(app.config.mail, MailTransport::Smtp(_));
     move |tx, replaced| {
-        if has_server { notify::mail_replacement(tx, user_key, replaced, now) } else { Ok(()) }
+        if has_server { mails::mail_replacement(tx, user_key, replaced, now) } else { Ok(()) }
     }
 }
 

@@ -9,8 +9,8 @@ use crate::domain::account::plan::Plans;
 use crate::domain::account::user::{Caller, User};
 use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::domain::billing::{
-    CheckoutCompleted, FREE, Offer, Prices, RequestStatus, StripeEvent, StripeEventKind,
-    Subscription, SubscriptionState, SubscriptionUpdate, after_update, best_offer, read, verify,
+    CheckoutCompleted, FREE, Offer, Prices, RequestStatus, StripeEventKind, Subscription,
+    SubscriptionState, SubscriptionUpdate, after_update, best_offer, read, verify,
 };
 use crate::domain::row_keys::UserKey;
 use crate::error::{Error, Result};
@@ -74,13 +74,12 @@ pub fn find_plan_by_link(app: &App, token: &str) -> Result<Pending<PlanOverview>
 /// Returns the number of cues that this paused. Errors: `not_found` for an unknown or expired link.
 pub fn cancel_plan(app: &App, token: &str) -> Result<Pending<usize>> {
     let (now, hash) = (app.clock.now(), link_hash(app, token)?);
-    let plans = app.config.plans.clone();
     let firer = CueFirer::new(app, now);
     Ok(app.store.write(move |tx| {
         let user_key = find_portal(tx, &hash, now)?.user.key;
         sessions::delete_link(tx, &hash)?;
         billing::delete_undecided(tx, user_key)?;
-        grant_plan(tx, &plans, user_key, None, &firer)
+        grant_plan(tx, user_key, None, &firer)
     }))
 }
 
@@ -98,7 +97,7 @@ pub fn approve(
             .ensure_exists(plan)
             .map_err(|error| Error::refused(ErrorCode::InvalidPlan, error.to_string()))?;
         let firer = CueFirer::for_command(tx, &plans, now)?;
-        let paused = grant_plan(tx, &plans, request.user_key, Some(request.offer), &firer)?;
+        let paused = grant_plan(tx, request.user_key, Some(request.offer), &firer)?;
         Ok((request, paused))
     })
 }
@@ -108,15 +107,14 @@ pub fn decline(store: &Store, id: String, now: Timestamp) -> Pending<BillingRequ
     store.write(move |tx| decide(tx, &id, RequestStatus::Declined, now))
 }
 
-pub(super) fn grant_plan(
+fn grant_plan(
     tx: &WriteTx<'_>,
-    plans: &Plans,
     user_key: UserKey,
     offer: Option<Offer>,
     firer: &CueFirer,
 ) -> Result<usize> {
     let plan = offer.map_or(FREE, |offer| offer.plan.as_str());
-    let paused = change_plan(tx, user_key, plan, plans.limits(plan), firer)?;
+    let paused = change_plan(tx, user_key, plan, firer.plans().limits(plan), firer)?;
     users::set_plan_interval(tx, user_key, offer.map(|offer| offer.interval))?;
     Ok(paused)
 }
@@ -198,25 +196,24 @@ pub fn receive_stripe_event(
     let now = app.clock.now();
     verify(signature, body, stripe.webhook_secret(), now)?;
     let event = read(body)?;
-    let (prices, plans) = (stripe.prices().clone(), app.config.plans.clone());
-    let handler = StripeEventHandler { prices, plans, firer: CueFirer::new(app, now), now };
+    let handler =
+        StripeEventHandler { prices: stripe.prices().clone(), firer: CueFirer::new(app, now) };
     Ok(app.store.write(move |tx| {
-        if handler.is_new(tx, &event)? { handler.handle(tx, event.kind) } else { Ok(()) }
+        // Stripe sends some events more than once.
+        if billing::record_event(tx, &event.id, now)? {
+            handler.handle(tx, event.kind)
+        } else {
+            Ok(())
+        }
     }))
 }
 
 struct StripeEventHandler {
     prices: Prices,
-    plans: Plans,
     firer: CueFirer,
-    now: Timestamp,
 }
 
 impl StripeEventHandler {
-    fn is_new(&self, tx: &WriteTx<'_>, event: &StripeEvent) -> Result<bool> {
-        billing::record_event(tx, &event.id, self.now)
-    }
-
     fn handle(&self, tx: &WriteTx<'_>, kind: StripeEventKind) -> Result<()> {
         match kind {
             StripeEventKind::CheckoutCompleted(checkout) => self.on_checkout(tx, checkout),
@@ -245,7 +242,7 @@ impl StripeEventHandler {
             tx.on_commit(move || tracing::warn!(user_id, "ignored a checkout of an unknown user"));
             return Ok(());
         };
-        billing::link_customer(tx, &checkout.customer, user.key, self.now)?;
+        billing::link_customer(tx, &checkout.customer, user.key, self.firer.now())?;
         if let (Some(id), Some(offer)) = (checkout.subscription, checkout.paid)
             && billing::find_subscription(tx, &id)?.is_none()
         {
@@ -293,7 +290,7 @@ impl StripeEventHandler {
         }
         let Some(id) = &update.user_id else { return Ok(None) };
         let Some(user) = users::find_by_id(tx, id)? else { return Ok(None) };
-        billing::link_customer(tx, &update.customer, user.key, self.now)?;
+        billing::link_customer(tx, &update.customer, user.key, self.firer.now())?;
         Ok(Some(user.key))
     }
 
@@ -301,7 +298,7 @@ impl StripeEventHandler {
     fn apply_plan(&self, tx: &WriteTx<'_>, user_key: UserKey) -> Result<()> {
         let subscriptions = billing::list_subscriptions(tx, user_key)?;
         if !subscriptions.is_empty() {
-            grant_plan(tx, &self.plans, user_key, best_offer(&subscriptions), &self.firer)?;
+            grant_plan(tx, user_key, best_offer(&subscriptions), &self.firer)?;
         }
         Ok(())
     }

@@ -14,7 +14,6 @@ use crate::domain::row_keys::UserKey;
 use crate::domain::webhook::callback::Callback;
 use crate::domain::webhook::flow::Flow;
 use crate::error::{Error, Result};
-use crate::random;
 use crate::service::accounts::disabled;
 use crate::service::finish::record_overdue_as_missed;
 use crate::service::fire::CueFirer;
@@ -27,6 +26,7 @@ use crate::store::cues::flows;
 use crate::store::executions::policies;
 use crate::store::maintenance::retention;
 use crate::store::{Pending, ReadTx, WakeSet, WriteTx, cues};
+use crate::system::random;
 
 /// The response to a create, and the payload of its request: the response shows it, but does not store it.
 #[derive(Debug)]
@@ -70,11 +70,7 @@ pub fn create(
                 return Ok(CreatedCue { response, payload });
             }
             let (response, cue) = prepared?;
-            limits.check_added(tx, &cue)?;
-            check_slug(tx, &cue)?;
-            let cue = cues::insert(tx, cue, payload.as_ref())?;
-            events::cue(tx, EventType::CueCreated, user_key, cue.key, now);
-            tx.wake(WakeSet { schedule: cue.next_run, ..WakeSet::default() });
+            limits.insert(tx, cue, payload.as_ref(), now)?;
             store_response(tx, user_key, call.as_ref(), &response, now)?;
             Ok(CreatedCue { response, payload })
         })
@@ -98,17 +94,28 @@ impl ChangeContext {
         Self { user_key: caller.user_key, limits, firer: CueFirer::new(app, now) }
     }
 
-    /// Changes the caller's cue `before`. Returns it without its new payload, and the number of overdue runs that fired
-    /// before the change.
+    /// Changes the caller's cue `before` as `request` says. As [`Self::save`].
     pub(super) fn change(
         &self,
         tx: &WriteTx<'_>,
+        before: Cue,
+        request: &CueRequest,
+    ) -> Result<(Cue, usize)> {
+        let mut cue = before.clone();
+        cue.apply(request, self.firer.now())?;
+        self.save(tx, before, cue, request)
+    }
+
+    /// Saves `cue`, which `request` has made of `before`. Returns it without its new payload, and the number of overdue
+    /// runs that fired before the change.
+    fn save(
+        &self,
+        tx: &WriteTx<'_>,
         mut before: Cue,
+        mut cue: Cue,
         request: &CueRequest,
     ) -> Result<(Cue, usize)> {
         let (user_key, now) = (self.user_key, self.firer.now());
-        let mut cue = before.clone();
-        cue.apply(request, now)?;
         let mut fired = 0;
         if cue.next_run != before.next_run {
             fired = self.firer.fire_overdue(tx, &before)?;
@@ -145,10 +152,8 @@ impl ChangeContext {
         tx.wake(WakeSet { schedule: cue.next_run, ..WakeSet::default() });
         Ok((cue, fired))
     }
-}
 
-impl ChangeContext {
-    /// Changes the cue `before` to the one that is put.
+    /// Changes the cue `before` to the one that is put. `payload` is its stored text.
     fn replace(
         &self,
         tx: &WriteTx<'_>,
@@ -156,20 +161,19 @@ impl ChangeContext {
         payload: Option<String>,
         put: PutCue,
     ) -> Result<PutResult> {
-        let (_, changed) = put.applied_to(&before, payload.as_deref(), self.firer.now())?;
-        if let Some(origin) = put.origin.as_ref().filter(|it| it.adopts || !changed.is_empty()) {
-            origin.check(tx, &before)?;
+        let mut result = put.applied_to(tx, &before, payload, self.firer.now())?;
+        let is_updated = result.action == PutAction::Updated;
+        if let Some(origin) = put.origin.as_ref().filter(|it| it.adopts || is_updated) {
             cues::set_source(tx, before.key, &origin.namespace)?;
         }
-        if changed.is_empty() {
-            return Ok(PutResult::changed(&before, before.clone(), payload, changed));
+        if is_updated {
+            (result.cue, _) = self.save(tx, before, result.cue, &put.request)?;
         }
-        let (mut cue, _) = self.change(tx, before.clone(), &put.request)?;
-        let new_payload = put.request.payload.flatten();
-        if changed.contains(&PAYLOAD) {
-            cue.payload_key = cues::set_payload(tx, cue.key, new_payload.as_ref())?;
+        if result.changed.contains(&PAYLOAD) {
+            let payload = put.request.payload.flatten();
+            result.cue.payload_key = cues::set_payload(tx, result.cue.key, payload.as_ref())?;
         }
-        Ok(PutResult::changed(&before, cue, new_payload.map(|it| it.body), changed))
+        Ok(result)
     }
 }
 
@@ -281,34 +285,39 @@ impl PutCue {
     /// What a PUT would do. The limits of the plan are not checked: they are about all cues that are written.
     /// Refused as [`put`].
     pub fn dry_run(self, read: &ReadTx<'_>, caller: &Caller, now: Timestamp) -> Result<PutResult> {
-        let found = self.find(read, caller.user_key)?;
-        let payload = || self.request.payload.clone().flatten().map(|payload| payload.body);
-        let Some((before, stored)) = found else {
-            let payload = payload();
-            let cue = self.request.into_cue(CueId::NONE.to_owned(), caller.user_key, now)?;
-            return Ok(PutResult::created(cue, payload));
-        };
-        let (cue, changed) = self.applied_to(&before, stored.as_deref(), now)?;
-        if changed.is_empty() {
-            return Ok(PutResult::changed(&before, before.clone(), stored, changed));
+        match self.find(read, caller.user_key)? {
+            Some((before, payload)) => self.applied_to(read, &before, payload, now),
+            None => {
+                let payload = self.request.payload.clone().flatten();
+                let cue = self.request.into_cue(CueId::NONE.to_owned(), caller.user_key, now)?;
+                Ok(PutResult::created(cue, payload))
+            }
         }
-        self.origin.as_ref().map_or(Ok(()), |origin| origin.check(read, &before))?;
-        Ok(PutResult::changed(&before, cue, payload(), changed))
     }
 
-    /// The cue `before` after the PUT, and the names of the fields that differ. `payload` is its stored text.
+    /// What a PUT makes of the cue `before`, whose stored payload is `payload`.
+    /// Errors: `slug_taken`, if it would change a cue that is not its own.
     fn applied_to(
         &self,
+        read: &ReadTx<'_>,
         before: &Cue,
-        payload: Option<&str>,
+        payload: Option<String>,
         now: Timestamp,
-    ) -> Result<(Cue, Vec<&'static str>)> {
+    ) -> Result<PutResult> {
         let mut cue = before.clone();
         let mut changed = cue.apply(&self.request, now)?;
-        let wanted = self.request.payload.as_ref().and_then(Option::as_ref);
-        let differs = wanted.map(|it| it.body.as_str()) != payload;
-        changed.extend(differs.then_some(PAYLOAD));
-        Ok((cue, changed))
+        let wanted = self.request.payload.as_ref().and_then(Option::as_ref).map(|it| &it.body);
+        let payload_differs = wanted != payload.as_ref();
+        changed.extend(payload_differs.then_some(PAYLOAD));
+        let payload = if payload_differs { wanted.cloned() } else { payload };
+        if changed.is_empty() {
+            cue = before.clone();
+        } else if let Some(origin) = &self.origin {
+            origin.check(read, before)?;
+        }
+        let action = if changed.is_empty() { PutAction::Unchanged } else { PutAction::Updated };
+        let next_run_before = before.next_run;
+        Ok(PutResult { action, cue, payload, changed, next_run_before })
     }
 
     fn find(&self, read: &ReadTx<'_>, user_key: UserKey) -> Result<Option<(Cue, Option<String>)>> {
@@ -324,19 +333,9 @@ impl PutCue {
 }
 
 impl PutResult {
-    fn created(cue: Cue, payload: Option<String>) -> Self {
-        let action = PutAction::Created;
+    fn created(cue: Cue, payload: Option<Payload>) -> Self {
+        let (action, payload) = (PutAction::Created, payload.map(|payload| payload.body));
         Self { action, cue, payload, changed: Vec::new(), next_run_before: None }
-    }
-
-    fn changed(
-        before: &Cue,
-        cue: Cue,
-        payload: Option<String>,
-        changed: Vec<&'static str>,
-    ) -> Self {
-        let action = if changed.is_empty() { PutAction::Unchanged } else { PutAction::Updated };
-        Self { action, cue, payload, changed, next_run_before: before.next_run }
     }
 }
 
@@ -353,12 +352,9 @@ pub fn put(app: &App, caller: &Caller, mut put: PutCue) -> Result<Pending<PutRes
                 let source = put.origin.as_ref().map(|origin| origin.namespace.clone());
                 let payload = put.request.payload.take().flatten();
                 let cue = put.request.into_cue(id, user_key, now)?;
-                context.limits.check_added(tx, &cue)?;
-                let cue = cues::insert(tx, cue, payload.as_ref())?;
+                let cue = context.limits.insert(tx, cue, payload.as_ref(), now)?;
                 source.map_or(Ok(()), |source| cues::set_source(tx, cue.key, &source))?;
-                events::cue(tx, EventType::CueCreated, user_key, cue.key, now);
-                tx.wake(WakeSet { schedule: cue.next_run, ..WakeSet::default() });
-                Ok(PutResult::created(cue, payload.map(|payload| payload.body)))
+                Ok(PutResult::created(cue, payload))
             }
         })
     }))
@@ -394,6 +390,22 @@ impl CueLimits {
             active: plans.limits(&caller.plan).cues,
             all: plans.storage_bounds(&caller.plan, true).cues,
         }
+    }
+
+    /// Inserts a new cue, and wakes the scheduler for it.
+    fn insert(
+        self,
+        tx: &WriteTx<'_>,
+        cue: Cue,
+        payload: Option<&Payload>,
+        now: Timestamp,
+    ) -> Result<Cue> {
+        self.check_added(tx, &cue)?;
+        check_slug(tx, &cue)?;
+        let cue = cues::insert(tx, cue, payload)?;
+        events::cue(tx, EventType::CueCreated, cue.user_key, cue.key, now);
+        tx.wake(WakeSet { schedule: cue.next_run, ..WakeSet::default() });
+        Ok(cue)
     }
 
     fn check_active(self, tx: &WriteTx<'_>, user_key: UserKey) -> Result<()> {

@@ -1,4 +1,7 @@
-//! Executions that reach their maximum age, and outcomes that nobody has reported in time (contract §4.16).
+//! Deadlines: the next of all, executions that reach their maximum age, and outcomes that nobody has reported in time
+//! (contract §4.16).
+
+use jiff::Timestamp;
 
 use crate::domain::cue_fields::expired_message;
 use crate::domain::execution::attempt::FailureCause;
@@ -7,11 +10,34 @@ use crate::error::Result;
 use crate::service::events;
 use crate::service::finish::{FinishedExecution, on_execution_finished, on_missing_outcome};
 use crate::service::fire::CueFirer;
-use crate::store::WriteTx;
 use crate::store::accounts::users;
+use crate::store::cues::due_cues;
 use crate::store::db::meta;
-use crate::store::executions::delivery_queue;
 use crate::store::executions::policies::{self, ExpiredExecution};
+use crate::store::executions::{claims, delivery_queue};
+use crate::store::{ReadTx, WriteTx};
+
+/// The next instant at which the scheduler has to do with a cue, an execution or a claim. Nothing fires by schedule
+/// before `seen`; unclaimed executions are not checked before `checks_from`.
+pub fn next(
+    read: &ReadTx<'_>,
+    seen: Timestamp,
+    checks_from: Timestamp,
+) -> Result<Option<Timestamp>> {
+    let instants = [
+        due_cues::next(read)?.map(|next| next.max(seen)),
+        delivery_queue::next_due_at(read)?,
+        policies::next_deadline(read)?,
+        claims::next_end(read)?,
+        next_check(read, checks_from)?,
+    ];
+    Ok(instants.into_iter().flatten().min())
+}
+
+/// The next instant at which an execution that no worker has claimed is looked at.
+pub fn next_check(read: &ReadTx<'_>, from: Timestamp) -> Result<Option<Timestamp>> {
+    Ok(claims::next_check(read)?.map(|next| next.max(from)))
+}
 
 /// Handled in one transaction. Each takes several statements, and other writes wait for the batch.
 const BATCH: usize = 200;

@@ -17,7 +17,6 @@ use crate::domain::row_keys::UserKey;
 use crate::domain::time::{instant, saturating_add, saturating_sub};
 use crate::error::{Error, Result};
 use crate::mail::Mail;
-use crate::random;
 use crate::service::accounts::{check_key_limit, confirm, new_user, random_id};
 use crate::service::finish::pause_above_limit;
 use crate::store::accounts::sessions::{self, LinkKind};
@@ -28,6 +27,7 @@ use crate::store::db::meta;
 use crate::store::executions::delivery_queue;
 use crate::store::outbox;
 use crate::store::{Pending, ReadTx, WriteTx};
+use crate::system::random;
 
 #[derive(Debug, Clone)]
 pub struct PollResult {

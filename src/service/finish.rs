@@ -21,7 +21,8 @@ use crate::domain::time::just_before;
 use crate::domain::webhook::delivery::AttemptRef;
 use crate::error::{Error, Result};
 use crate::service::fire::{CueFirer, MAX_OVERDUE_RUNS, end_once_cue};
-use crate::service::notify::{self, mail_failure, post_failure};
+use crate::service::mails::mail_failure;
+use crate::service::notify::{self, post_failure};
 use crate::service::{channels, events, overlap};
 use crate::store::accounts::users;
 use crate::store::alerts::AlertSubject;
@@ -146,12 +147,8 @@ pub(super) fn on_missing_outcome(
     firer: &CueFirer,
 ) -> Result<()> {
     let Some(failed) = outbox::find_failed(tx, key)? else { return Ok(()) };
-    notify::raise_alert_for(
-        tx,
-        &failed.subject,
-        &NewAlert::OutcomeMissing { deadline_seconds },
-        firer.now(),
-    )?;
+    let alert = NewAlert::outcome_missing(&failed.subject.cue_name, deadline_seconds);
+    notify::raise_alert_for(tx, &failed.subject, alert, firer.now())?;
     let error = format!("delivered, but no outcome was reported within {deadline_seconds} s");
     let AlertSubject { user_key, cue_key, .. } = failed.subject;
     let event = alert_event(AlertType::OutcomeMissing);
@@ -296,7 +293,8 @@ pub fn set_outcome_state(
     let failed = OutcomeState::VerificationFailed;
     if recorded.state == failed && execution.outcome_state != Some(failed) {
         let reason = failure_reason(mode, recorded.outcome.verdict.as_ref());
-        notify::raise_alert(tx, execution.key, &NewAlert::VerificationFailed { reason }, now)?;
+        let alert = |cue_name: &str| NewAlert::verification_failed(cue_name, &reason);
+        notify::raise_alert(tx, execution.key, alert, now)?;
     }
     Ok(())
 }
@@ -337,25 +335,15 @@ pub fn record_attempt(tx: &WriteTx<'_>, attempt: &AttemptRecord, firer: &CueFire
         tx.wake(WakeSet { schedule, ..WakeSet::default() });
     }
     on_execution_finished(tx, &finished, firer)?;
-    if let Some(outcome) = &attempt.outcome {
-        take_outcome(tx, attempt_ref, outcome, firer)?;
-    }
-    Ok(true)
-}
-
-/// Records the outcome that a response reports, unless one was reported during the delivery.
-fn take_outcome(
-    tx: &WriteTx<'_>,
-    attempt_ref: &AttemptRef,
-    outcome: &Outcome,
-    firer: &CueFirer,
-) -> Result<()> {
-    let details = executions::find(tx, attempt_ref.user_key, attempt_ref.id)?;
-    if let Some(details) = details.filter(|details| details.outcome.is_none()) {
+    // The outcome that the response reports, unless one was reported during the delivery.
+    if let Some(outcome) = &attempt.outcome
+        && let Some(details) = executions::find(tx, attempt_ref.user_key, attempt_ref.id)?
+        && details.outcome.is_none()
+    {
         let outcome = Outcome { recorded_at: firer.now(), ..outcome.clone() };
         record_outcome(tx, &details, outcome, ReportedBy::Response, firer)?;
     }
-    Ok(())
+    Ok(true)
 }
 
 /// Fires as many runs as one write may fire. Call it while the old plan still applies.

@@ -18,8 +18,6 @@ use crate::domain::schedule::catch_up::{
     CaughtUp, FirePlan, MissReason, Outage, fire_plan, outage_at,
 };
 use crate::error::Result;
-use crate::panics;
-use crate::random::ExecutionIdSource;
 use crate::service::{events, notify, overlap};
 use crate::store::accounts::users;
 use crate::store::cues::due_cues::{self, DueCue};
@@ -27,6 +25,8 @@ use crate::store::db::counters::WriteEvent;
 use crate::store::db::meta;
 use crate::store::executions::{self, claims, policies};
 use crate::store::{ReadTx, WakeSet, WriteTx, cues};
+use crate::system::panics;
+use crate::system::random::ExecutionIdSource;
 
 /// Runs that a change fires at most before it applies (contract §4.12). Only a test clock leaves more for one cue.
 pub(super) const MAX_OVERDUE_RUNS: usize = 500;
@@ -36,17 +36,12 @@ pub struct CueFirer {
     ids: Arc<ExecutionIdSource>,
     plans: Plans,
     retention: Retention,
-    clock: SchedulerClock,
-    now: Timestamp,
-}
-
-#[derive(Debug, Clone, Copy)]
-pub struct SchedulerClock {
-    pub outage: Option<Outage>,
+    outage: Option<Outage>,
     /// The latest time at which the scheduler ran. Nothing fires by schedule before it (contract §4.12).
-    pub last_seen: Timestamp,
+    last_seen: Timestamp,
     /// True if the clock is a test clock. Moving a test clock is deliberate, so the skipped time is not an outage.
-    pub is_test: bool,
+    is_test: bool,
+    now: Timestamp,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -57,11 +52,11 @@ pub struct FireSummary {
 }
 
 impl FireSummary {
-    pub fn add(&mut self, other: Self) {
+    pub fn add(&mut self, other: &Self) {
         self.cues += other.cues;
         self.executions += other.executions;
-        for (user_key, caught_up) in other.caught_up {
-            self.add_caught_up(user_key, caught_up);
+        for (user_key, caught_up) in &other.caught_up {
+            self.add_caught_up(*user_key, *caught_up);
         }
     }
 
@@ -73,30 +68,31 @@ impl FireSummary {
 
 impl CueFirer {
     pub fn new(app: &App, now: Timestamp) -> Self {
-        let clock = SchedulerClock {
+        Self {
+            ids: Arc::clone(&app.ids),
+            plans: app.config.plans.clone(),
+            retention: app.config.retention,
             outage: app.outage(),
             last_seen: app.engine_stats.last_seen(),
             is_test: app.clock.is_test(),
-        };
-        Self::with_clock(app, clock, now)
-    }
-
-    pub fn with_clock(app: &App, clock: SchedulerClock, now: Timestamp) -> Self {
-        let (ids, plans) = (Arc::clone(&app.ids), app.config.plans.clone());
-        Self { ids, plans, retention: app.config.retention, clock, now }
+            now,
+        }
     }
 
     /// A firer for a command that changes the file beside the server. Errors: the file cannot be read.
     pub fn for_command(read: &ReadTx<'_>, plans: &Plans, now: Timestamp) -> Result<Self> {
         // A run that is late by over a minute is fired like one after an outage, so no recorded outage is needed.
         let last_seen = meta::last_seen(read)?.unwrap_or(Timestamp::MIN);
-        let clock = SchedulerClock { outage: None, last_seen, is_test: false };
         let (ids, plans, retention) = (Arc::default(), plans.clone(), Retention::default());
-        Ok(Self { ids, plans, retention, clock, now })
+        Ok(Self { ids, plans, retention, outage: None, last_seen, is_test: false, now })
     }
 
     pub fn now(&self) -> Timestamp {
         self.now
+    }
+
+    pub(super) fn next_id(&self) -> Result<ExecutionId> {
+        self.ids.next(self.now)
     }
 
     pub fn plans(&self) -> &Plans {
@@ -179,9 +175,9 @@ impl CueFirer {
     /// Call it before a change replaces `next_run`. Returns the number of runs; a gap of missed runs counts as one. A
     /// cue that cannot be fired now, and runs above `MAX_OVERDUE_RUNS`, stay: the caller records them as missed.
     pub fn fire_overdue(&self, tx: &WriteTx<'_>, cue: &Cue) -> Result<usize> {
-        let (now, clock) = (self.now, &self.clock);
+        let now = self.now;
         if cue.next_run.is_none_or(|next_run| next_run > now)
-            || now < clock.last_seen
+            || now < self.last_seen
             || meta::is_held(tx)?
         {
             return Ok(0);
@@ -191,11 +187,8 @@ impl CueFirer {
         };
         let mut runs = 0;
         while let Some(due) = due_cues::find(tx, cue.key, now)? {
-            let outage = if clock.is_test {
-                clock.outage
-            } else {
-                outage_at(clock.outage, due.next_run, now)
-            };
+            let outage =
+                if self.is_test { self.outage } else { outage_at(self.outage, due.next_run, now) };
             let Ok(mut fire_plan) = plan(&due, outage) else { break };
             if runs + fire_plan.runs.len() > MAX_OVERDUE_RUNS {
                 break;
@@ -247,7 +240,23 @@ impl CueFirer {
                 events::cue_of(tx, EventType::CueCompleted, cue.key, self.now)?;
             }
         }
-        queue_retention_if_due(tx, &self.retention, cue.key, cue.run_count, fire_plan.runs.len())
+        self.queue_retention_if_due(tx, cue.key, cue.run_count, fire_plan.runs.len())
+    }
+
+    /// After `runs` more runs than the `before` it had. [`Retention`] decides how often.
+    pub(super) fn queue_retention_if_due(
+        &self,
+        tx: &WriteTx<'_>,
+        cue_key: CueKey,
+        before: i64,
+        runs: usize,
+    ) -> Result<()> {
+        let after = before.saturating_add(i64::try_from(runs).unwrap_or(i64::MAX));
+        if self.retention.is_sweep_due(cue_key, before, after) {
+            cues::queue_for_retention(tx, cue_key)
+        } else {
+            Ok(())
+        }
     }
 
     /// Oldest first over all cues, because a destination gets them in the order of their creation.
@@ -284,7 +293,7 @@ impl CueFirer {
         let is_buffered = overlap::must_wait(tx, cue, self.now)?;
         let new = NewExecution {
             is_buffered,
-            ..new_execution(cue, run, self.ids.next(self.now)?, is_catch_up, self.now)
+            ..new_execution(cue, run, self.next_id()?, is_catch_up, self.now)
         };
         if quota.try_use(self.now) {
             if !is_buffered {
@@ -318,22 +327,6 @@ pub fn enqueue(tx: &WriteTx<'_>, new: &NewExecution) -> Result<()> {
         ..WakeSet::default()
     });
     Ok(())
-}
-
-/// After `runs` more runs than the `before` it had. [`Retention`] decides how often.
-pub fn queue_retention_if_due(
-    tx: &WriteTx<'_>,
-    retention: &Retention,
-    cue_key: CueKey,
-    before: i64,
-    runs: usize,
-) -> Result<()> {
-    let after = before.saturating_add(i64::try_from(runs).unwrap_or(i64::MAX));
-    if retention.is_sweep_due(cue_key, before, after) {
-        cues::queue_for_retention(tx, cue_key)
-    } else {
-        Ok(())
-    }
 }
 
 /// Like [`plan`], but returns a panic as an error. A panic would abort the whole batch, again in every pass.

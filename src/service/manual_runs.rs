@@ -1,14 +1,11 @@
 //! Runs on request (`fire`, `replay`), and what a user may do with a waiting run (`retry`, `cancel`).
 
-use std::sync::Arc;
-
 use jiff::Timestamp;
 
 use crate::app::{App, CallLimiter};
 use crate::domain::account::plan::{MAX_UNCONFIRMED_CALLS, Plans};
 use crate::domain::account::user::{CONFIRM, Caller, month_bounds};
 use crate::domain::api_error::{ErrorCode, Refusal, SchedulePart};
-use crate::domain::cue::retention::Retention;
 use crate::domain::cue::{Cue, Payload, Transport};
 use crate::domain::execution::{ExecutionStatus, NewExecution, Trigger, may_cancel, may_retry};
 use crate::domain::ids::ExecutionId;
@@ -16,13 +13,12 @@ use crate::domain::row_keys::UserKey;
 use crate::domain::schedule::{ScheduleError, Zone, parse_instant};
 use crate::domain::webhook::callback::Callback;
 use crate::error::{Error, Result};
-use crate::random::ExecutionIdSource;
 use crate::service::accounts::disabled;
 use crate::service::cues::find;
 use crate::service::events;
 use crate::service::executions::find as find_execution;
 use crate::service::finish::cancel_queued;
-use crate::service::fire::{enqueue, queue_retention_if_due};
+use crate::service::fire::{CueFirer, enqueue};
 use crate::store::accounts::idempotency::{
     IdempotencyRequest, StoredResponse, find_response, store_response,
 };
@@ -65,7 +61,7 @@ pub fn fire(
     let (now, user_key) = (app.clock.now(), caller.user_key);
     let context = RunContext::new(app, user_key, now);
     app.store.write_for(user_key, move |tx| {
-        users::check_storage_quota(tx, &context.plans, user_key, || {
+        users::check_storage_quota(tx, context.plans(), user_key, || {
             if let Some(response) = find_response(tx, user_key, call.as_ref(), now)? {
                 return Ok(response);
             }
@@ -116,22 +112,18 @@ pub fn cancel(app: &App, user_key: UserKey, id: ExecutionId) -> Pending<Executio
 
 pub(super) struct RunContext {
     user_key: UserKey,
-    ids: Arc<ExecutionIdSource>,
-    plans: Plans,
-    retention: Retention,
+    firer: CueFirer,
     calls: Option<CallLimiter>,
-    now: Timestamp,
 }
 
 impl RunContext {
     pub(super) fn new(app: &App, user_key: UserKey, now: Timestamp) -> Self {
-        let (ids, plans) = (Arc::clone(&app.ids), app.config.plans.clone());
-        let calls = app.unconfirmed_calls.clone();
-        Self { user_key, ids, plans, retention: app.config.retention, calls, now }
+        let (firer, calls) = (CueFirer::new(app, now), app.unconfirmed_calls.clone());
+        Self { user_key, firer, calls }
     }
 
     pub(super) fn plans(&self) -> &Plans {
-        &self.plans
+        self.firer.plans()
     }
 
     pub(super) fn fire(
@@ -140,18 +132,18 @@ impl RunContext {
         id: &str,
         request: FireRequest,
     ) -> Result<ManualRun> {
-        let (user_key, now) = (self.user_key, self.now);
+        let (user_key, now) = (self.user_key, self.firer.now());
         let cue = find(tx, user_key, id)?;
         self.check_calls(&cue)?;
-        consume_quota(tx, &self.plans, user_key, now)?;
-        let run = new_run(tx, &cue, request, self.ids.next(now)?, now)?;
+        consume_quota(tx, self.plans(), user_key, now)?;
+        let run = new_run(tx, &cue, request, self.firer.next_id()?, now)?;
         cues::record_run(tx, cue.key, now)?;
-        queue_retention_if_due(tx, &self.retention, cue.key, cue.run_count, 1)?;
+        self.firer.queue_retention_if_due(tx, cue.key, cue.run_count, 1)?;
         insert_run(tx, &cue, &run)
     }
 
     pub(super) fn replay(&self, tx: &WriteTx<'_>, id: ExecutionId) -> Result<(ManualRun, usize)> {
-        let (user_key, now) = (self.user_key, self.now);
+        let (user_key, now) = (self.user_key, self.firer.now());
         let ExecutionDetails { execution: old, cue_id, .. } = find_execution(tx, user_key, id)?;
         if !old.status.is_over() {
             let message = "The execution has not finished: wait for it before you replay it";
@@ -159,17 +151,17 @@ impl RunContext {
         }
         let cue = find(tx, user_key, &cue_id)?;
         self.check_calls(&cue)?;
-        consume_quota(tx, &self.plans, user_key, now)?;
+        consume_quota(tx, self.plans(), user_key, now)?;
         // A replay does not count as a run of the cue, so the run count cannot trigger the history limit.
         cues::queue_for_retention(tx, cue.key)?;
         let copy = || cues::reuse_or_copy_payload(tx, old.payload_key, cue.payload_key);
-        let (payload_key, copied) = users::check_storage_quota(tx, &self.plans, user_key, copy)?;
+        let (payload_key, copied) = users::check_storage_quota(tx, self.plans(), user_key, copy)?;
         let run = NewExecution {
             payload_key,
             task: old.task,
             agent: old.agent,
             replayed_from: Some(old.id),
-            ..run_of(&cue, self.ids.next(now)?, Trigger::Replay, now)
+            ..run_of(&cue, self.firer.next_id()?, Trigger::Replay, now)
         };
         Ok((insert_run(tx, &cue, &run)?, copied))
     }
@@ -177,7 +169,8 @@ impl RunContext {
     /// Refuses another call of an account with an unconfirmed address that has used up its calls (contract §3.10).
     fn check_calls(&self, cue: &Cue) -> Result<()> {
         let calls = self.calls.as_ref().filter(|_| cue.fields.transport == Transport::Webhook);
-        let refused_for = calls.and_then(|calls| calls.lock().refused_for(self.user_key, self.now));
+        let refused_for =
+            calls.and_then(|calls| calls.lock().refused_for(self.user_key, self.firer.now()));
         let Some(seconds) = refused_for else { return Ok(()) };
         let message = format!(
             "The runs of an account with an unconfirmed address call at most {MAX_UNCONFIRMED_CALLS} times an hour: wait \

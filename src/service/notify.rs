@@ -1,33 +1,31 @@
-//! Alerts and notifications, in the transaction of the event, within their limits (contract §6.8, §6.9).
+//! Alerts and the POSTs about failures, in the transaction of the event, within their limits (contract §6.8, §6.9).
 
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
 
 use crate::app::App;
 use crate::domain::api_error::ErrorCode;
-use crate::domain::channel::message::Message;
-use crate::domain::channel::{
-    ALERT_WEBHOOK, BUILT_IN_ALERT_WEBHOOK, BUILT_IN_EMAIL, FAILURE_MAILS,
-};
+use crate::domain::channel::message;
+use crate::domain::channel::{ALERT_WEBHOOK, BUILT_IN_ALERT_WEBHOOK, BUILT_IN_EMAIL};
 use crate::domain::json::JsonText;
 use crate::domain::notification::alert::{
     ALERT_THRESHOLD, Alert, AlertType, MAX_KEPT, MAX_WAITING_BEFORE_TEST, MovedRuns, NewAlert,
-    TEST_KIND, TestAttempt, test_alert,
+    OnAttempt, TEST_KIND, test_alert,
 };
 use crate::domain::notification::{
-    BACKLOG_CLEARED, Credential, FailureReport, MAX_MAILS, MAX_WAITING, MAX_WITH_REPLACEMENTS,
-    NotificationKind, RATE_WINDOW, StoredMail, notification_id, suppressed_until, truncated,
+    BACKLOG_CLEARED, MAX_WAITING, NotificationKind, notification_id,
 };
 use crate::domain::row_keys::{CueKey, ExecutionKey, UserKey};
 use crate::domain::schedule::catch_up::{CaughtUp, Outage};
-use crate::domain::time::{instant, saturating_add, saturating_sub};
+use crate::domain::time::{saturating_add, saturating_sub};
 use crate::domain::webhook::canonical_json::canonical;
 use crate::error::{Error, Result};
-use crate::service::{channels, events};
+use crate::service::{channels, events, mails};
 use crate::store::accounts::users;
 use crate::store::alerts::{self, AlertSubject};
-use crate::store::channels::{record_told, told_at};
+use crate::store::channels::{record_told, release_notice, told_at, update_notice};
 use crate::store::db::meta;
 use crate::store::outbox::{self, FailedExecution, NewNotification, Streak};
 use crate::store::{Pending, WriteTx};
@@ -38,101 +36,21 @@ pub(super) fn post_failure(
     url: &str,
     now: Timestamp,
 ) -> Result<()> {
-    let body = report(failed, now).body();
-    enqueue(
-        tx,
-        &notification(failed, NotificationKind::Failure, Some(url.to_owned()), body, now),
-        now,
-    )
-}
-
-/// Above the hourly limit it is suppressed, and the next mail says how many were. An unconfirmed address gets none.
-pub(super) fn mail_failure(
-    tx: &WriteTx<'_>,
-    failed: &FailedExecution,
-    now: Timestamp,
-) -> Result<()> {
-    let user_key = failed.subject.user_key;
-    if let Some(token) = users::confirmation_token(tx, user_key)? {
-        return ask_to_confirm(tx, failed, token, now);
-    }
-    let tenth_newest = outbox::mail_time(tx, user_key, MAX_MAILS - 1)?;
-    if let Some(until) = suppressed_until(tenth_newest, now) {
-        let suppressed = outbox::increment_suppressed_mails(tx, user_key)?;
-        if suppressed == 1 {
-            let (user_id, execution_id) = (failed.user_id.clone(), failed.subject.execution_id);
-            tx.on_commit(move || {
-                tracing::warn!(
-                    %user_id, %execution_id, %until, limit = MAX_MAILS,
-                    "failure mails suppressed: the user has reached the hourly limit"
-                );
-            });
-        }
-        return Ok(());
-    }
-    let suppressed = outbox::suppressed_mails(tx, user_key)?;
-    // The ninth newest mail so far becomes the tenth newest with this one.
-    let tenth_newest = outbox::mail_time(tx, user_key, MAX_MAILS - 2)?;
-    let counted_since = saturating_sub(now, RATE_WINDOW);
-    outbox::delete_mails(tx, user_key, counted_since)?;
-    outbox::insert_mail(tx, user_key, now, 0)?;
-    let suppressed_until = suppressed_until(tenth_newest, now).map(instant);
-    let body =
-        StoredMail::Failure { failure: report(failed, now), suppressed, suppressed_until }.body();
-    record_told(tx, failed.subject.cue_key, FAILURE_MAILS, 0, now)?;
-    enqueue(tx, &notification(failed, NotificationKind::Mail, None, body, now), now)
-}
-
-/// An unconfirmed address gets none, and above the hourly limit none is sent.
-pub fn mail_replacement(
-    tx: &WriteTx<'_>,
-    user_key: UserKey,
-    replaced: Credential,
-    now: Timestamp,
-) -> Result<()> {
-    let oldest_counted = outbox::mail_time(tx, user_key, MAX_WITH_REPLACEMENTS - 1)?;
-    if users::confirmation_token(tx, user_key)?.is_some()
-        || suppressed_until(oldest_counted, now).is_some()
-    {
-        return Ok(());
-    }
-    channels::count_mail(tx, user_key, now)?;
-    let mail = StoredMail::Replacement { replaced, replaced_at: instant(now) };
-    let (kind, body) = (NotificationKind::Mail, mail.body());
-    let id = notification_id(&user_key.number().to_be_bytes(), kind, now);
-    enqueue(tx, &NewNotification { id, user_key, kind, url: None, body, channel_key: None }, now)
-}
-
-fn ask_to_confirm(
-    tx: &WriteTx<'_>,
-    failed: &FailedExecution,
-    confirmation_token: String,
-    now: Timestamp,
-) -> Result<()> {
-    if !users::mark_confirmation_requested(tx, failed.subject.user_key, now)? {
-        return Ok(());
-    }
-    let body =
-        StoredMail::Confirmation { user_id: failed.user_id.clone(), confirmation_token }.body();
-    enqueue(tx, &notification(failed, NotificationKind::Mail, None, body, now), now)
-}
-
-/// As `enqueue_at`, to be sent at once.
-pub fn enqueue(tx: &WriteTx<'_>, new: &NewNotification, now: Timestamp) -> Result<()> {
-    enqueue_at(tx, new, now, None)
+    let (user_key, kind) = (failed.subject.user_key, NotificationKind::Failure);
+    let id = notification_id(failed.subject.execution_id.bytes(), kind, now);
+    let (url, body) = (Some(url.to_owned()), mails::report(failed, now).body());
+    let new = NewNotification { id, user_key, kind, url, body, channel_key: None };
+    insert_post(tx, &new, now, None)
 }
 
 /// Drops a POST if [`MAX_WAITING`] of its kind wait for its user, and logs the start and end of such a backlog.
-pub(super) fn enqueue_at(
+fn insert_post(
     tx: &WriteTx<'_>,
     new: &NewNotification,
     now: Timestamp,
     due_at: Option<Timestamp>,
 ) -> Result<()> {
-    if new.url.is_some() && !has_room(tx, new)? {
-        return Ok(());
-    }
-    outbox::insert(tx, new, now, due_at)
+    if has_room(tx, new)? { outbox::insert(tx, new, now, due_at) } else { Ok(()) }
 }
 
 /// A backlog begins when the queue is full and ends when half is sent, so that a queue near its limit is reported once.
@@ -164,45 +82,21 @@ fn has_room(tx: &WriteTx<'_>, new: &NewNotification) -> Result<bool> {
     Ok(waiting < MAX_WAITING)
 }
 
-fn report(failed: &FailedExecution, now: Timestamp) -> FailureReport {
-    FailureReport {
-        event: FailureReport::EVENT.to_owned(),
-        cue_id: failed.subject.cue_id.clone(),
-        cue_name: failed.subject.cue_name.clone(),
-        execution_id: failed.subject.execution_id.to_string(),
-        attempts: failed.attempts,
-        last_http_status: failed.http_status,
-        last_error: failed.error.as_deref().map(truncated),
-        failed_at: instant(now),
-    }
-}
-
-fn notification(
-    failed: &FailedExecution,
-    kind: NotificationKind,
-    url: Option<String>,
-    body: String,
-    now: Timestamp,
-) -> NewNotification {
-    let subject = &failed.subject;
-    let id = notification_id(subject.execution_id.bytes(), kind, now);
-    NewNotification { id, user_key: subject.user_key, kind, url, body, channel_key: None }
-}
-
 const CATCH_UP: NotificationKind = NotificationKind::Alert(AlertType::CatchUp);
 
 /// Wait of the POST about an outage after the last batch of its runs: batches follow each other in milliseconds.
 const CATCH_UP_QUIET: SignedDuration = SignedDuration::from_secs(60);
 
-/// Returns `false` if the cue has a recent alert of this type or the user is disabled.
+/// Raises the alert that `new` makes of the name of the cue. Returns `false` if the cue has a recent alert of this type or
+/// the user is disabled.
 pub fn raise_alert(
     tx: &WriteTx<'_>,
     execution_key: ExecutionKey,
-    alert: &NewAlert,
+    new: impl FnOnce(&str) -> NewAlert,
     now: Timestamp,
 ) -> Result<bool> {
     let Some(subject) = alerts::find_subject(tx, execution_key)? else { return Ok(false) };
-    Ok(raise_alert_for(tx, &subject, alert, now)?.is_some())
+    Ok(raise_alert_for(tx, &subject, new(&subject.cue_name), now)?.is_some())
 }
 
 /// Failures of a cue in a row are mailed, and sent to the alert webhook, once in this time: a little less than a day, so
@@ -231,22 +125,17 @@ pub(super) fn alert_streak(
     if streak.failures < ALERT_THRESHOLD {
         return Ok(None);
     }
-    let new = NewAlert::ConsecutiveFailures { failures: streak.failures };
+    let new = NewAlert::consecutive_failures(&subject.cue_name, streak.failures);
     let recent =
-        saturating_sub(now, new.alert_type().dedup_window() - SignedDuration::from_millis(1));
+        saturating_sub(now, new.alert_type.dedup_window() - SignedDuration::from_millis(1));
     // A streak that follows another within minutes is no news.
     let Some(known) = alerts::find_streak(tx, subject.cue_key, streak.since.min(recent))? else {
-        let raised = raise_alert_for(tx, subject, &new, now)?;
+        let raised = raise_alert_for(tx, subject, new, now)?;
         record_told(tx, subject.cue_key, ALERT_WEBHOOK, 0, now)?;
         return Ok(raised);
     };
     let is_of_streak = known.created_at >= streak.since;
-    let alert = Alert {
-        execution_id: Some(subject.execution_id),
-        message: new.message(&subject.cue_name),
-        metadata: new.metadata(),
-        ..known
-    };
+    let alert = of_cue(subject, new, known.id, known.created_at);
     alerts::update_streak(tx, subject.cue_key, &alert)?;
     let url = subject.alert_webhook_url.clone().filter(|_| is_of_streak);
     if url.is_some() && !is_told(tx, subject.cue_key, ALERT_WEBHOOK, now)? {
@@ -254,8 +143,7 @@ pub(super) fn alert_streak(
         let kind = NotificationKind::Alert(alert.alert_type);
         // A receiver takes the same id for a repetition.
         let again = Alert { id: notification_id(alert.id.as_bytes(), kind, now), ..alert.clone() };
-        let (id, user_key, body) = (again.id.clone(), subject.user_key, alert_body(&again));
-        enqueue(tx, &NewNotification { id, user_key, kind, url, body, channel_key: None }, now)?;
+        post_alert(tx, subject.user_key, url, &again, now, None)?;
     }
     Ok(Some(alert))
 }
@@ -263,26 +151,24 @@ pub(super) fn alert_streak(
 pub(super) fn raise_alert_for(
     tx: &WriteTx<'_>,
     subject: &AlertSubject,
-    alert: &NewAlert,
+    new: NewAlert,
     now: Timestamp,
 ) -> Result<Option<Alert>> {
-    let alert_type = alert.alert_type();
-    let since = saturating_sub(now, alert_type.dedup_window());
-    if alerts::exists_since(tx, subject.cue_key, alert_type, since)? {
+    let since = saturating_sub(now, new.alert_type.dedup_window());
+    if alerts::exists_since(tx, subject.cue_key, new.alert_type, since)? {
         return Ok(None);
     }
-    let alert = Alert {
-        id: notification_id(subject.execution_id.bytes(), NotificationKind::Alert(alert_type), now),
-        alert_type,
-        cue_id: Some(subject.cue_id.clone()),
-        execution_id: Some(subject.execution_id),
-        message: alert.message(&subject.cue_name),
-        metadata: alert.metadata(),
-        created_at: now,
-    };
+    let kind = NotificationKind::Alert(new.alert_type);
+    let id = notification_id(subject.execution_id.bytes(), kind, now);
+    let alert = of_cue(subject, new, id, now);
     let url = subject.alert_webhook_url.clone();
     insert_alert(tx, subject.user_key, Some(subject.cue_key), &alert, url, now, None)?;
     Ok(Some(alert))
+}
+
+fn of_cue(subject: &AlertSubject, new: NewAlert, id: String, created_at: Timestamp) -> Alert {
+    let (cue_id, execution_id) = (Some(subject.cue_id.clone()), Some(subject.execution_id));
+    Alert { cue_id, execution_id, ..new.of_account(id, created_at) }
 }
 
 /// Adds the runs to the alert about `outage`, or creates it. Its POST waits until the last of them, or
@@ -307,20 +193,14 @@ pub(super) fn add_caught_up(
                 caught_up
             }
         };
-        let alert = Alert::catch_up(known.id, caught_up, outage.until);
+        let alert = NewAlert::catch_up(caught_up).of_account(known.id, outage.until);
         alerts::update_catch_up(tx, user_key, &alert)?;
-        channels::postpone_alert(tx, user_key, &alert, due_at)?;
-        return outbox::postpone_unsent(
-            tx,
-            user_key,
-            CATCH_UP,
-            &alert.id,
-            &alert_body(&alert),
-            due_at,
-        );
+        update_notice(tx, user_key, &message::alert(&alert, None), due_at)?;
+        let body = alert_body(&alert.json());
+        return outbox::postpone_unsent(tx, user_key, CATCH_UP, &alert.id, &body, due_at);
     }
     let id = notification_id(&user_key.number().to_be_bytes(), CATCH_UP, outage.until);
-    let alert = Alert::catch_up(id, caught_up, outage.until);
+    let alert = NewAlert::catch_up(caught_up).of_account(id, outage.until);
     insert_account_alert(tx, user_key, &alert, now, Some(due_at))
 }
 
@@ -332,7 +212,7 @@ pub fn post_catch_up(
     now: Timestamp,
 ) -> Result<()> {
     let Some(alert) = alerts::find_catch_up(tx, user_key, outage.until)? else { return Ok(()) };
-    channels::release_alert(tx, user_key, &alert, now)?;
+    release_notice(tx, user_key, &alert.id, now)?;
     outbox::release_unsent(tx, user_key, CATCH_UP, &alert.id)
 }
 
@@ -351,7 +231,8 @@ pub fn raise_clock_behind(
         if alerts::exists(tx, *user_key, &id)? {
             continue;
         }
-        insert_account_alert(tx, *user_key, &Alert::clock_behind(id, newest, now), now, None)?;
+        let alert = NewAlert::clock_behind(newest, now).of_account(id, now);
+        insert_account_alert(tx, *user_key, &alert, now, None)?;
     }
     Ok(users.last().copied())
 }
@@ -366,7 +247,8 @@ pub(super) fn raise_moved_runs(
     // Many cues of an account move in several batches, each with its alert.
     let about = moved.first.first().map_or("", |run| &run.cue_id);
     let id = notification_id(about.as_bytes(), kind, now);
-    insert_account_alert(tx, user_key, &Alert::time_zone_changed(id, moved, now), now, None)
+    let alert = NewAlert::time_zone_changed(moved).of_account(id, now);
+    insert_account_alert(tx, user_key, &alert, now, None)
 }
 
 fn insert_account_alert(
@@ -395,17 +277,28 @@ fn insert_alert(
     if alert.alert_type != AlertType::ConsecutiveFailures {
         channels::announce_alert(tx, user_key, cue_key, alert, due_at.unwrap_or(now))?;
     }
+    post_alert(tx, user_key, url, alert, now, due_at)
+}
+
+fn post_alert(
+    tx: &WriteTx<'_>,
+    user_key: UserKey,
+    url: Option<String>,
+    alert: &Alert,
+    now: Timestamp,
+    due_at: Option<Timestamp>,
+) -> Result<()> {
     if url.is_none() {
         return Ok(());
     }
     let kind = NotificationKind::Alert(alert.alert_type);
-    let (id, body) = (alert.id.clone(), alert_body(alert));
+    let (id, body) = (alert.id.clone(), alert_body(&alert.json()));
     let new = NewNotification { id, user_key, kind, url, body, channel_key: None };
-    enqueue_at(tx, &new, now, due_at)
+    insert_post(tx, &new, now, due_at)
 }
 
 /// In no list and no event. Refused with `invalid_state` without a URL, and if many alerts wait to be sent there.
-pub fn enqueue_test(tx: &WriteTx<'_>, user_key: UserKey, id: String, now: Timestamp) -> Result<()> {
+fn enqueue_test(tx: &WriteTx<'_>, user_key: UserKey, id: String, now: Timestamp) -> Result<()> {
     let Some(url) = alerts::alert_url(tx, user_key)? else {
         let message =
             "The account has no alert webhook to test: set the account's alert_webhook_url";
@@ -421,32 +314,13 @@ pub fn enqueue_test(tx: &WriteTx<'_>, user_key: UserKey, id: String, now: Timest
         );
         return Err(Error::refused(ErrorCode::InvalidState, message));
     }
-    let body = canonical(JsonText::from(&test_alert(&id, now)).get());
-    enqueue(
-        tx,
-        &NewNotification { id, user_key, kind, url: Some(url), body, channel_key: None },
-        now,
-    )
+    let (url, body) = (Some(url), alert_body(&test_alert(&id, now)));
+    let new = NewNotification { id, user_key, kind, url, body, channel_key: None };
+    insert_post(tx, &new, now, None)
 }
 
-/// To the confirmed address of the account.
-fn mail_test(tx: &WriteTx<'_>, user_key: UserKey, id: String, now: Timestamp) -> Result<()> {
-    if users::confirmation_token(tx, user_key)?.is_some() {
-        let message = "The address of the account is not confirmed, and gets no mail about failures: sign in with it, or \
-                       open the link of the mail that asks to confirm it";
-        return Err(Error::refused(ErrorCode::InvalidState, message));
-    }
-    if suppressed_until(outbox::mail_time(tx, user_key, MAX_MAILS - 1)?, now).is_some() {
-        return Err(channels::too_many_mails());
-    }
-    channels::count_mail(tx, user_key, now)?;
-    let body = Message::test(&id, "Failure mails", now).mail().body();
-    let kind = NotificationKind::Mail;
-    enqueue(tx, &NewNotification { id, user_key, kind, url: None, body, channel_key: None }, now)
-}
-
-fn alert_body(alert: &Alert) -> String {
-    canonical(JsonText::from(&alert.json()).get())
+fn alert_body(alert: &Value) -> String {
+    canonical(JsonText::from(alert).get())
 }
 
 /// A test of the alert webhook or of a channel, whose request waits for the first attempt.
@@ -457,49 +331,36 @@ pub struct PendingTest {
 }
 
 impl PendingTest {
+    /// `on_attempt` gets the first attempt, on another thread.
     /// Errors: `rate_limit_exceeded` if the user waits for another test; no random bytes.
-    pub fn begin(app: &Arc<App>, user_key: UserKey) -> Result<Self> {
+    pub fn begin(app: &Arc<App>, user_key: UserKey, on_attempt: OnAttempt) -> Result<Self> {
         let now = app.clock.now();
         // No execution has this id: two tests within a millisecond have different ones.
         let id = notification_id(app.ids.next(now)?.bytes(), TEST_KIND, now);
-        app.test_alerts.lock().begin(user_key, id.clone())?;
+        app.test_alerts.lock().begin(user_key, id.clone(), on_attempt)?;
         Ok(Self { id, app: Arc::clone(app), user_key })
     }
 
-    pub fn send_alert(&self) -> Pending<()> {
-        self.send(enqueue_test)
-    }
-
-    /// Errors: `channel_not_found`, and those of [`Self::send_alert`] for the built-in channels.
-    pub fn send_to_channel(&self, channel_id: String) -> Pending<()> {
-        let base = self.app.config.has_public_url.then(|| self.app.config.public_url.clone());
-        self.send(move |tx, user_key, id, now| match channel_id.as_str() {
-            BUILT_IN_EMAIL => mail_test(tx, user_key, id, now),
-            BUILT_IN_ALERT_WEBHOOK => enqueue_test(tx, user_key, id, now),
-            channel_id => {
-                channels::enqueue_test(tx, user_key, channel_id, &id, base.as_deref(), now)
-            }
-        })
-    }
-
-    fn send(
-        &self,
-        enqueue: impl FnOnce(&WriteTx<'_>, UserKey, String, Timestamp) -> Result<()> + Send + 'static,
-    ) -> Pending<()> {
+    /// Sends it to a channel, which may be a built-in one.
+    /// Errors: `channel_not_found`, `held`, and those of the built-in channels.
+    pub fn send(&self, channel_id: String) -> Pending<()> {
         let (id, user_key, now) = (self.id.clone(), self.user_key, self.app.clock.now());
+        let base = self.app.config.has_public_url.then(|| self.app.config.public_url.clone());
         self.app.store.write_for(user_key, move |tx| {
             meta::refuse_if_held(tx, "sends nothing")?;
-            enqueue(tx, user_key, id, now)
+            match channel_id.as_str() {
+                BUILT_IN_EMAIL => mails::mail_test(tx, user_key, id, now),
+                BUILT_IN_ALERT_WEBHOOK => enqueue_test(tx, user_key, id, now),
+                channel_id => {
+                    channels::enqueue_test(tx, user_key, channel_id, &id, base.as_deref(), now)
+                }
+            }
         })
-    }
-
-    pub fn attempt(&self) -> Option<TestAttempt> {
-        self.app.test_alerts.lock().attempt(self.user_key)
     }
 }
 
 impl Drop for PendingTest {
     fn drop(&mut self) {
-        self.app.test_alerts.lock().end(self.user_key);
+        drop(self.app.test_alerts.lock().end(self.user_key, &self.id));
     }
 }

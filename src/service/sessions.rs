@@ -13,11 +13,11 @@ use crate::domain::api_error::ErrorCode;
 use crate::domain::row_keys::UserKey;
 use crate::domain::time::saturating_add;
 use crate::error::{Error, Result};
-use crate::random;
 use crate::service::accounts::{new_user, random_id};
 use crate::store::accounts::sessions::{self, LinkKind, NewLink};
 use crate::store::accounts::{device_logins, users};
 use crate::store::{Pending, ReadTx, Store, WriteTx};
+use crate::system::random;
 
 #[derive(Debug, Clone)]
 pub enum SignIn {

@@ -74,7 +74,7 @@ pub fn start(
     };
     let caller =
         app.test_caller.get().ok_or_else(|| Error::fault("a test call needs a running engine"))?;
-    caller.start(call, Box::new(on_result)).map_err(|error| {
+    caller(call, Box::new(on_result)).map_err(|error| {
         tracing::warn!(%error, "cannot start a thread for a test call");
         let message = format!(
             "The server cannot start another thread; try again in {NO_THREAD_RETRY_AFTER} s"

@@ -7,9 +7,10 @@ use crate::app::App;
 use crate::domain::execution::worker::workers_return_by;
 use crate::domain::notification::event::{Event, ServerChange};
 use crate::error::{Error, Result};
-use crate::store::cues::{due_cues, flows};
+use crate::service::deadlines;
+use crate::store::cues::flows;
 use crate::store::db::meta;
-use crate::store::executions::{claims, delivery_queue, policies};
+use crate::store::executions::policies;
 use crate::store::maintenance::{reset, retention};
 use crate::store::outbox;
 use crate::store::stats;
@@ -157,7 +158,7 @@ fn next_deadline(app: &App) -> Result<Option<Timestamp>> {
     app.store.read(move |read| deadline(read, now, seen, checks_from)).wait()
 }
 
-/// `None` on hold. Nothing fires by schedule before `seen`; unclaimed executions are not checked before `checks_from`.
+/// `None` on hold. The arguments are those of [`deadlines::next`].
 fn deadline(
     read: &ReadTx<'_>,
     now: Timestamp,
@@ -167,16 +168,12 @@ fn deadline(
     if meta::is_held(read)? {
         return Ok(None);
     }
-    let cue = due_cues::next(read)?.map(|next| next.max(seen));
-    let others = [
-        delivery_queue::next_due_at(read)?,
+    let instants = [
+        deadlines::next(read, seen, checks_from)?,
         flows::next_turn(read, now, now)?,
-        policies::next_deadline(read)?,
-        claims::next_end(read)?,
         outbox::next_due_at(read)?,
         channels::next_due_at(read)?,
         channels::next_reminder(read)?,
     ];
-    let check = claims::next_check(read)?.map(|check| check.max(checks_from));
-    Ok(others.into_iter().chain([cue, check]).flatten().min())
+    Ok(instants.into_iter().flatten().min())
 }

@@ -93,10 +93,10 @@ fn check_one(tx: &WriteTx<'_>, execution: &UnclaimedExecution, firer: &CueFirer)
         UnclaimedStep::Alert(at) => {
             let pending = now.duration_since(execution.claimable_since).as_mins();
             let waiting = claims::count_waiting(tx, cue_key, MAX_COUNTED_WAITING)?;
-            let task = execution.task.clone();
             let held_up = if due_again.is_some() { held_up(tx, execution, now)? } else { None };
-            let alert = NewAlert::Unclaimed { pending_minutes: pending, waiting, task, held_up };
-            raise_alert(tx, key, &alert, now)?;
+            let task = execution.task.as_deref();
+            let alert = |name: &str| NewAlert::unclaimed(name, pending, waiting, task, held_up);
+            raise_alert(tx, key, alert, now)?;
             claims::set_check(tx, key, at)
         }
     }

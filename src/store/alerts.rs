@@ -1,13 +1,12 @@
 //! Alerts: inserted, searched and listed. `service::notify` decides when to raise one.
 
 use jiff::Timestamp;
-use rusqlite::params;
 
 use crate::domain::ids::ExecutionId;
 use crate::domain::notification::alert::{Alert, AlertType};
 use crate::domain::row_keys::{CueKey, ExecutionKey, UserKey};
 use crate::error::Result;
-use crate::store::db::columns::{millis, row};
+use crate::store::db::columns::{row, select};
 use crate::store::{ReadTx, WriteTx};
 
 #[derive(Debug, Clone, Default)]
@@ -31,10 +30,9 @@ pub(in crate::store) use subject_columns;
 
 row!(columns, "a.", Alert { id, alert_type, cue_id = "c.id", execution_id, message, metadata, created_at });
 
-const SUBJECT: &str = concat!(
-    "SELECT ",
-    subject_columns!(),
-    " FROM executions e JOIN cues c ON c.key = e.cue_key
+const SUBJECT: &str = select!(
+    subject_columns,
+    "FROM executions e JOIN cues c ON c.key = e.cue_key
       JOIN users u ON u.key = e.user_key AND u.disabled_at IS NULL
      WHERE e.key = ?1"
 );
@@ -43,34 +41,25 @@ const EXISTS_SINCE: &str =
 const EXISTS: &str = "SELECT 1 FROM alerts WHERE user_key = ?1 AND id = ?2";
 const NEWEST_OF_CUE: &str = "SELECT max(created_at) FROM alerts WHERE cue_key = ?1 AND alert_type = ?2 AND created_at <= ?3";
 const HAS_MORE_SINCE: &str = "SELECT 1 FROM alerts WHERE user_key = ?1 AND created_at > ?2 ORDER BY created_at LIMIT 1 OFFSET ?3";
-const INSERT: &str =
-    "INSERT INTO alerts (id, user_key, cue_key, execution_id, alert_type, message, metadata, created_at)
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
 const DELETE_SURPLUS: &str = "DELETE FROM alerts WHERE key IN (
     SELECT key FROM alerts WHERE user_key = ?1 ORDER BY created_at DESC, key DESC LIMIT -1 OFFSET ?2)";
 // A user has a thousand alerts at most, so the filters read all of them, newest first, and need no further index.
-const LIST: &str = concat!(
-    "SELECT ",
-    columns!(),
-    " FROM alerts a LEFT JOIN cues c ON c.key = a.cue_key
+const LIST: &str = select!(columns, "FROM alerts a LEFT JOIN cues c ON c.key = a.cue_key
   WHERE a.user_key = ?1 AND a.created_at >= ?2 AND (?3 IS NULL OR a.alert_type = ?3) AND (?4 IS NULL OR c.id = ?4)
-  ORDER BY a.created_at DESC, a.key DESC LIMIT ?5 + 0 OFFSET ?6"
-);
+  ORDER BY a.created_at DESC, a.key DESC LIMIT ?5 + 0 OFFSET ?6");
 const COUNT: &str = "SELECT count(*) FROM alerts a LEFT JOIN cues c ON c.key = a.cue_key
   WHERE a.user_key = ?1 AND a.created_at >= ?2 AND (?3 IS NULL OR a.alert_type = ?3) AND (?4 IS NULL OR c.id = ?4)";
 
-const FIND_CATCH_UP: &str = concat!(
-    "SELECT ",
-    columns!(),
-    " FROM alerts a LEFT JOIN cues c ON c.key = a.cue_key
+const FIND_CATCH_UP: &str = select!(
+    columns,
+    "FROM alerts a LEFT JOIN cues c ON c.key = a.cue_key
   WHERE a.user_key = ?1 AND a.created_at = ?2 AND a.alert_type = 'catch_up'"
 );
 const UPDATE_CATCH_UP: &str = "UPDATE alerts SET message = ?3, metadata = ?4
   WHERE user_key = ?1 AND created_at = ?2 AND alert_type = 'catch_up'";
-const FIND_STREAK: &str = concat!(
-    "SELECT ",
-    columns!(),
-    " FROM alerts a JOIN cues c ON c.key = a.cue_key
+const FIND_STREAK: &str = select!(
+    columns,
+    "FROM alerts a JOIN cues c ON c.key = a.cue_key
   WHERE a.cue_key = ?1 AND a.alert_type = 'consecutive_failures' AND a.created_at >= ?2
   ORDER BY a.created_at DESC LIMIT 1"
 );
@@ -84,27 +73,22 @@ pub fn find_catch_up(
     user_key: UserKey,
     ended_at: Timestamp,
 ) -> Result<Option<Alert>> {
-    read.find(FIND_CATCH_UP, params![user_key, millis(ended_at)])
+    read.find(FIND_CATCH_UP, (user_key, ended_at))
 }
 
 pub fn update_catch_up(tx: &WriteTx<'_>, user_key: UserKey, alert: &Alert) -> Result<()> {
-    let metadata = alert.metadata.to_string();
-    tx.run(UPDATE_CATCH_UP, params![user_key, millis(alert.created_at), alert.message, metadata])
+    tx.run(UPDATE_CATCH_UP, (user_key, alert.created_at, &alert.message, &alert.metadata))
 }
 
 /// The newest alert about failures of the cue in a row that was raised since then.
 pub fn find_streak(read: &ReadTx<'_>, cue_key: CueKey, since: Timestamp) -> Result<Option<Alert>> {
-    read.find(FIND_STREAK, params![cue_key, millis(since)])
+    read.find(FIND_STREAK, (cue_key, since))
 }
 
 /// Changes an alert about failures of the cue in a row.
 pub fn update_streak(tx: &WriteTx<'_>, cue_key: CueKey, alert: &Alert) -> Result<()> {
-    let execution_id = alert.execution_id.as_ref().map(ExecutionId::bytes);
-    let metadata = alert.metadata.to_string();
-    tx.run(
-        UPDATE,
-        params![cue_key, millis(alert.created_at), execution_id, alert.message, metadata],
-    )
+    let Alert { execution_id, message, metadata, created_at, .. } = alert;
+    tx.run(UPDATE, (cue_key, created_at, execution_id, message, metadata))
 }
 
 pub fn alert_url(read: &ReadTx<'_>, user_key: UserKey) -> Result<Option<String>> {
@@ -124,7 +108,7 @@ pub fn exists_since(
     alert_type: AlertType,
     since: Timestamp,
 ) -> Result<bool> {
-    read.any(EXISTS_SINCE, params![cue_key, alert_type.as_str(), millis(since)])
+    read.any(EXISTS_SINCE, (cue_key, alert_type, since))
 }
 
 /// The time of the cue's newest alert of this type. A later time than `until` does not count: the clock was set back.
@@ -134,11 +118,11 @@ pub fn newest_of_cue(
     alert_type: AlertType,
     until: Timestamp,
 ) -> Result<Option<Timestamp>> {
-    read.one(NEWEST_OF_CUE, params![cue_key, alert_type.as_str(), millis(until)])
+    read.one(NEWEST_OF_CUE, (cue_key, alert_type, until))
 }
 
 pub fn exists(read: &ReadTx<'_>, user_key: UserKey, id: &str) -> Result<bool> {
-    read.any(EXISTS, params![user_key, id])
+    read.any(EXISTS, (user_key, id))
 }
 
 pub fn has_more_since(
@@ -147,7 +131,7 @@ pub fn has_more_since(
     since: Timestamp,
     count: u32,
 ) -> Result<bool> {
-    read.any(HAS_MORE_SINCE, params![user_key, millis(since), count])
+    read.any(HAS_MORE_SINCE, (user_key, since, count))
 }
 
 pub fn insert(
@@ -156,23 +140,17 @@ pub fn insert(
     cue_key: Option<CueKey>,
     alert: &Alert,
 ) -> Result<()> {
-    tx.run(
-        INSERT,
-        params![
-            alert.id,
-            user_key,
-            cue_key,
-            alert.execution_id.as_ref().map(ExecutionId::bytes),
-            alert.alert_type.as_str(),
-            alert.message,
-            alert.metadata.to_string(),
-            millis(alert.created_at),
-        ],
+    let Alert { id, execution_id, alert_type, message, metadata, created_at, .. } = alert;
+    tx.insert(
+        "alerts",
+        "id, user_key, cue_key, execution_id, alert_type, message, metadata, created_at",
+        (id, user_key, cue_key, execution_id, alert_type, message, metadata, created_at),
     )
+    .map(drop)
 }
 
 pub fn delete_surplus(tx: &WriteTx<'_>, user_key: UserKey, kept: u32) -> Result<()> {
-    tx.run(DELETE_SURPLUS, params![user_key, kept])
+    tx.run(DELETE_SURPLUS, (user_key, kept))
 }
 
 pub fn list(
@@ -182,12 +160,8 @@ pub fn list(
     limit: u32,
     offset: u64,
 ) -> Result<(Vec<Alert>, i64)> {
-    let (since, alert_type) =
-        (filter.since.map_or(i64::MIN, millis), filter.alert_type.map(AlertType::as_str));
-    let offset = i64::try_from(offset).unwrap_or(i64::MAX);
-    let page =
-        read.all(LIST, params![user_key, since, alert_type, filter.cue_id, limit, offset])?;
-    Ok((page, read.one(COUNT, params![user_key, since, alert_type, filter.cue_id])?))
+    let of = (user_key, filter.since.unwrap_or(Timestamp::MIN), filter.alert_type, &filter.cue_id);
+    Ok((read.all(LIST, (of, limit, offset))?, read.one(COUNT, of)?))
 }
 
 #[cfg(test)]

@@ -1,13 +1,12 @@
 //! Manual billing: plan requests by link; and the data of the payment provider.
 
 use jiff::{SignedDuration, Timestamp};
-use rusqlite::params;
 
 use crate::domain::billing::{Offer, RequestStatus, Subscription};
 use crate::domain::row_keys::UserKey;
 use crate::domain::time::saturating_sub;
 use crate::error::Result;
-use crate::store::db::columns::{millis, row};
+use crate::store::db::columns::{row, select, stored_row};
 use crate::store::{ReadTx, WriteTx};
 
 /// A new link replaces the oldest. A client that requests links in a loop cannot fill the table.
@@ -32,13 +31,11 @@ pub struct BillingRequest {
     pub decided_at: Option<Timestamp>,
 } }
 
-macro_rules! select {
-    ($rest:literal) => {
-        concat!(
-            "SELECT ",
-            columns!(),
-            " FROM billing_requests JOIN users ON users.key = user_key WHERE ",
-            $rest
+macro_rules! requests {
+    ($filter:literal) => {
+        select!(
+            columns,
+            concat!("FROM billing_requests JOIN users ON users.key = user_key WHERE ", $filter)
         )
     };
 }
@@ -55,52 +52,47 @@ pub struct NewBillingRequest {
 pub fn insert_request(tx: &WriteTx<'_>, new: &NewBillingRequest, now: Timestamp) -> Result<()> {
     let expired = "DELETE FROM billing_requests WHERE key IN (SELECT key FROM billing_requests
                      WHERE status = 'offered' AND link_expires_at <= ?1 LIMIT ?2 + 0)";
-    tx.run(expired, params![millis(now), EXPIRED_LINK_BATCH])?;
+    tx.run(expired, (now, EXPIRED_LINK_BATCH))?;
     let surplus = "DELETE FROM billing_requests WHERE key IN (SELECT key FROM billing_requests
                      WHERE user_key = ?1 AND status = 'offered' ORDER BY key DESC LIMIT -1 OFFSET ?2)";
-    tx.run(surplus, params![new.user_key, MAX_LINKS - 1])?;
-    tx.run(
-        "INSERT INTO billing_requests (id, user_key, plan, plan_interval, status, link_hash, link_expires_at)
-         VALUES (?1, ?2, ?3, ?4, 'offered', ?5, ?6)",
-        params![
-            new.id,
-            new.user_key,
-            new.offer.plan.as_str(),
-            new.offer.interval.as_str(),
-            new.link_hash,
-            millis(new.link_expires_at)
-        ],
+    tx.run(surplus, (new.user_key, MAX_LINKS - 1))?;
+    let NewBillingRequest { id, user_key, offer, link_hash, link_expires_at } = new;
+    tx.insert(
+        "billing_requests",
+        "id, user_key, plan, plan_interval, status, link_hash, link_expires_at",
+        (id, user_key, offer, RequestStatus::Offered, link_hash, link_expires_at),
     )
+    .map(drop)
 }
 
 /// The request with this link, if its user is not disabled. The caller checks whether the link has expired.
 pub fn find_by_link(read: &ReadTx<'_>, link_hash: &[u8; 32]) -> Result<Option<BillingRequest>> {
-    read.find(select!("link_hash = ?1 AND disabled_at IS NULL"), [link_hash])
+    read.find(requests!("link_hash = ?1 AND disabled_at IS NULL"), [link_hash])
 }
 
 pub fn find_request(read: &ReadTx<'_>, id: &str) -> Result<Option<BillingRequest>> {
-    read.find(select!("billing_requests.id = ?1 AND status <> 'offered'"), [id])
+    read.find(requests!("billing_requests.id = ?1 AND status <> 'offered'"), [id])
 }
 
 pub fn list_requests(read: &ReadTx<'_>, decided: bool) -> Result<Vec<BillingRequest>> {
     let sql = if decided {
-        select!("status <> 'offered' ORDER BY billing_requests.key")
+        requests!("status <> 'offered' ORDER BY billing_requests.key")
     } else {
-        select!("status = 'requested' ORDER BY billing_requests.key")
+        requests!("status = 'requested' ORDER BY billing_requests.key")
     };
-    read.all(sql, [])
+    read.all(sql, ())
 }
 
 /// The user's confirmed request without a decision.
 pub fn find_undecided(read: &ReadTx<'_>, user_key: UserKey) -> Result<Option<BillingRequest>> {
-    read.find(select!("user_key = ?1 AND status = 'requested'"), [user_key])
+    read.find(requests!("user_key = ?1 AND status = 'requested'"), [user_key])
 }
 
 pub fn confirm_request(tx: &WriteTx<'_>, key: i64, now: Timestamp) -> Result<bool> {
     tx.changes(
         "UPDATE billing_requests SET status = 'requested', requested_at = ?2
               WHERE key = ?1 AND status = 'offered' AND link_expires_at > ?2",
-        params![key, millis(now)],
+        (key, now),
     )
 }
 
@@ -111,7 +103,7 @@ pub fn delete_undecided(tx: &WriteTx<'_>, user_key: UserKey) -> Result<()> {
 pub fn decide(tx: &WriteTx<'_>, key: i64, decision: RequestStatus, now: Timestamp) -> Result<bool> {
     tx.changes(
         "UPDATE billing_requests SET status = ?2, decided_at = ?3 WHERE key = ?1 AND status = 'requested'",
-        params![key, decision.as_str(), millis(now)],
+        (key, decision, now),
     )
 }
 
@@ -127,22 +119,18 @@ const EVENT_RETENTION: SignedDuration = SignedDuration::from_hours(30 * 24);
 /// Expired ids deleted with each new one. More than one, so that a backlog shrinks; no background task deletes them.
 const EXPIRED_EVENT_BATCH: u32 = 10;
 
-row!(subscription_columns, "subscription.", Subscription {
-    id,
-    customer = "customer_id",
-    offer = "plan, plan_interval",
-    state,
-    last_event_secs,
+stored_row!(subscription_columns, Subscription {
+    id, customer = "customer_id", offer = "plan, plan_interval", state, last_event_secs
 });
 
 pub fn record_event(tx: &WriteTx<'_>, id: &str, now: Timestamp) -> Result<bool> {
     let expired = saturating_sub(now, EVENT_RETENTION);
     let forget = "DELETE FROM billing_events WHERE id IN (
                       SELECT id FROM billing_events WHERE received_at <= ?1 LIMIT ?2 + 0)";
-    tx.run(forget, params![millis(expired), EXPIRED_EVENT_BATCH])?;
+    tx.run(forget, (expired, EXPIRED_EVENT_BATCH))?;
     tx.changes(
         "INSERT INTO billing_events (id, received_at) VALUES (?1, ?2) ON CONFLICT DO NOTHING",
-        params![id, millis(now)],
+        (id, now),
     )
 }
 
@@ -154,7 +142,7 @@ pub fn link_customer(
 ) -> Result<()> {
     tx.run(
         "INSERT INTO billing_customers (id, user_key, linked_at) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING",
-        params![customer, user_key, millis(now)],
+        (customer, user_key, now),
     )
 }
 
@@ -174,37 +162,26 @@ pub fn find_customer(read: &ReadTx<'_>, user_key: UserKey) -> Result<Option<Stri
 }
 
 pub fn find_subscription(read: &ReadTx<'_>, id: &str) -> Result<Option<Subscription>> {
-    let sql = concat!(
-        "SELECT ",
-        subscription_columns!(),
-        " FROM billing_subscriptions AS subscription WHERE id = ?1"
-    );
+    let sql = select!(subscription_columns, "FROM billing_subscriptions WHERE id = ?1");
     read.find(sql, [id])
 }
 
 pub fn list_subscriptions(read: &ReadTx<'_>, user_key: UserKey) -> Result<Vec<Subscription>> {
-    let sql = concat!(
-        "SELECT ",
-        subscription_columns!(),
-        " FROM billing_customers AS customer
-          JOIN billing_subscriptions AS subscription ON customer_id = customer.id WHERE user_key = ?1"
+    let sql = select!(
+        subscription_columns,
+        "FROM billing_subscriptions
+          WHERE customer_id IN (SELECT id FROM billing_customers WHERE user_key = ?1)"
     );
     read.all(sql, [user_key])
 }
 
 pub fn save_subscription(tx: &WriteTx<'_>, subscription: &Subscription) -> Result<()> {
-    tx.run(
-        "INSERT INTO billing_subscriptions (id, customer_id, plan, plan_interval, state, last_event_secs)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+    let sql = concat!(
+        "INSERT INTO billing_subscriptions (",
+        subscription_columns!(),
+        ") VALUES (?1, ?2, ?3, ?4, ?5, ?6)
          ON CONFLICT (id) DO UPDATE SET plan = excluded.plan, plan_interval = excluded.plan_interval,
-                state = excluded.state, last_event_secs = excluded.last_event_secs",
-        params![
-            subscription.id,
-            subscription.customer,
-            subscription.offer.plan.as_str(),
-            subscription.offer.interval.as_str(),
-            subscription.state.as_str(),
-            subscription.last_event_secs
-        ],
-    )
+                state = excluded.state, last_event_secs = excluded.last_event_secs"
+    );
+    tx.run(sql, subscription)
 }

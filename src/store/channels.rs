@@ -1,7 +1,6 @@
 //! Channels, and the notices that they tell (contract §12). `service::channels` decides when one is told.
 
 use jiff::Timestamp;
-use rusqlite::params;
 use serde_json::json;
 
 use crate::domain::channel::message::{AttemptFailure, FailedRun, Message, Notice, Subject, Topic};
@@ -11,44 +10,28 @@ use crate::domain::ids::ExecutionId;
 use crate::domain::row_keys::{CueKey, ExecutionKey, UserKey};
 use crate::domain::webhook::callback::host_of;
 use crate::error::Result;
-use crate::store::db::columns::{FromRow, RowReader, invalid_column, millis, row};
+use crate::store::db::columns::{
+    FromRow, RowReader, invalid_column, json_columns, row, select, stored_row,
+};
 use crate::store::outbox::Streak;
 use crate::store::{ReadTx, WakeSet, WriteTx};
 
-row!(field_columns, "channels.", ChannelFields {
-    channel_type = "channels.type", name, settings, events, tags, quiet, repeat, remind_after_seconds
+stored_row!(field_columns, ChannelFields {
+    channel_type = "type", name, settings, events, tags, quiet, repeat, remind_after_seconds
 });
 
-row!(columns, "channels.", Channel {
+row!(columns, "", Channel {
     key, id, user_key, fields = (field_columns), cursor, window_at, window_count, failures, last_sent_at, last_failed_at, last_error, created_at, updated_at,
 });
 
-impl FromRow for Settings {
-    fn read(columns: &mut RowReader<'_, '_>) -> rusqlite::Result<Self> {
-        columns.json()
-    }
-}
-
-impl FromRow for ChannelEvents {
-    fn read(columns: &mut RowReader<'_, '_>) -> rusqlite::Result<Self> {
-        columns.json()
-    }
-}
-
-impl FromRow for Quiet {
-    fn read(columns: &mut RowReader<'_, '_>) -> rusqlite::Result<Self> {
-        columns.json()
-    }
-}
+json_columns!(Settings, ChannelEvents, Quiet);
 
 impl FromRow for Topic {
     const WIDTH: usize = 5;
 
     fn read(columns: &mut RowReader<'_, '_>) -> rusqlite::Result<Self> {
         let (key, events, tags) = (columns.get()?, columns.json()?, columns.get()?);
-        let channels = columns.maybe_text()?.map(serde_json::from_str).transpose();
-        let channels = channels.map_err(|error| invalid_column(&error.to_string()))?;
-        Ok(Self { key, events, tags, channels, at: columns.get()? })
+        Ok(Self { key, events, tags, channels: columns.maybe_json()?, at: columns.get()? })
     }
 }
 
@@ -60,14 +43,17 @@ impl FromRow for Message {
 
 row!(AttemptFailure { http_status, cause, error });
 
-const INSERT: &str = "INSERT INTO channels (id, user_key, type, name, settings, events, tags, quiet, cursor, created_at,
-                      updated_at, repeat, remind_after_seconds)
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'notices'), 0), ?9, ?9,
-            ?10, ?11)";
-const UPDATE: &str =
-    "UPDATE channels SET name = ?2, settings = ?3, events = ?4, tags = ?5, quiet = ?6, failures = ?7,
-        updated_at = ?8, due_at = ?8, repeat = ?9, remind_after_seconds = ?10
-  WHERE key = ?1";
+const INSERT: &str = concat!(
+    "INSERT INTO channels (id, user_key, created_at, updated_at, cursor, ",
+    field_columns!(),
+    ") VALUES (?1, ?2, ?3, ?3, coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'notices'), 0), ?4, ?5, ?6, ?7,
+               ?8, ?9, ?10, ?11)"
+);
+const UPDATE: &str = concat!(
+    "UPDATE channels SET (",
+    field_columns!(),
+    ") = (?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11), failures = ?2, updated_at = ?3, due_at = ?3 WHERE key = ?1"
+);
 const RESCHEDULE_REMINDERS: &str = "UPDATE told_failures SET remind_at = iif(?2 = 0, NULL, told_at + 1000 * ?2) WHERE channel_key = ?1";
 const DELETE: &str = "DELETE FROM channels WHERE user_key = ?1 AND id = ?2";
 const DELETE_ALL: &str = "DELETE FROM channels WHERE user_key = ?1";
@@ -76,10 +62,9 @@ const COUNT_REACHING: &str =
     "SELECT count(*) FROM channels WHERE user_key = ?1 AND (?2 OR type <> 'email')";
 const ANY_LISTENS: &str = "SELECT 1 FROM channels JOIN users ON users.key = user_key
   WHERE user_key = ?1 AND disabled_at IS NULL";
-const LIST: &str =
-    concat!("SELECT ", columns!(), " FROM channels WHERE user_key = ?1 ORDER BY key");
-const FIND: &str = concat!("SELECT ", columns!(), " FROM channels WHERE id = ?2 AND user_key = ?1");
-const FIND_BY_KEY: &str = concat!("SELECT ", columns!(), " FROM channels WHERE key = ?1");
+const LIST: &str = select!(columns, "FROM channels WHERE user_key = ?1 ORDER BY key");
+const FIND: &str = select!(columns, "FROM channels WHERE id = ?2 AND user_key = ?1");
+const FIND_BY_KEY: &str = select!(columns, "FROM channels WHERE key = ?1");
 const IN_OUTBOX: &str = "SELECT count(*) FROM outbox WHERE channel_key = ?1";
 const LIST_FAILING: &str =
     "SELECT id, name, last_error FROM channels WHERE user_key = ?1 AND failures >= ?2 ORDER BY key";
@@ -107,7 +92,6 @@ const RECORD_FAILURE: &str = "UPDATE channels SET failures = failures + 1, last_
 const LOOK_AGAIN: &str = "UPDATE channels SET due_at = ?2 WHERE key = ?1";
 const RELEASE_MESSAGE: &str = "UPDATE outbox SET due_at = NULL WHERE channel_key = ?1";
 
-const INSERT_NOTICE: &str = "INSERT INTO notices (user_key, events, tags, ready_at, id, body, channels) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
 const UPDATE_NOTICE: &str =
     "UPDATE notices SET ready_at = ?3, body = ?4 WHERE user_key = ?1 AND id = ?2";
 const RELEASE_NOTICE: &str =
@@ -116,7 +100,6 @@ const LIST_TOPICS: &str = "SELECT key, events, tags, channels, ready_at FROM not
   WHERE user_key = ?1 AND key > ?2 ORDER BY key";
 const LIST_NOTICES: &str = "SELECT key, events, tags, channels, ready_at, body FROM notices
   WHERE user_key = ?1 AND key > ?2 ORDER BY key LIMIT ?3 + 0";
-const NEWEST_NOTICE: &str = "SELECT key FROM notices WHERE user_key = ?1 ORDER BY key DESC LIMIT 1";
 const DELETE_TOLD: &str = "DELETE FROM notices WHERE user_key = ?1
     AND key <= coalesce((SELECT min(cursor) FROM channels WHERE user_key = ?1), 9223372036854775807)";
 const DELETE_SURPLUS: &str = "DELETE FROM notices WHERE user_key = ?1
@@ -156,26 +139,7 @@ pub fn insert(
     new: &ChannelFields,
     now: Timestamp,
 ) -> Result<()> {
-    let (channel_type, [settings, events, tags, quiet]) =
-        (new.channel_type.as_str(), json_columns(new));
-    let (name, repeat, remind_after) = (&new.name, new.repeat.as_str(), new.remind_after_seconds);
-    let now = millis(now);
-    tx.run(
-        INSERT,
-        params![
-            id,
-            user_key,
-            channel_type,
-            name,
-            settings,
-            events,
-            tags,
-            quiet,
-            now,
-            repeat,
-            remind_after
-        ],
-    )
+    tx.run(INSERT, (id, user_key, now, new))
 }
 
 /// All but its type, which stays. With changed settings its earlier failures count no more, and its message is sent again
@@ -187,33 +151,13 @@ pub fn update(
     failures: u32,
     now: Timestamp,
 ) -> Result<()> {
-    let [settings, events, tags, quiet] = json_columns(new);
-    let (now, repeat, remind_after) = (millis(now), new.repeat.as_str(), new.remind_after_seconds);
-    tx.run(
-        UPDATE,
-        params![key, new.name, settings, events, tags, quiet, failures, now, repeat, remind_after],
-    )?;
-    tx.run(RESCHEDULE_REMINDERS, params![key, remind_after])?;
+    tx.run(UPDATE, (key, failures, now, new))?;
+    tx.run(RESCHEDULE_REMINDERS, (key, new.remind_after_seconds))?;
     if failures == 0 {
         tx.run(RELEASE_MESSAGE, [key])?;
     }
     wake(tx);
     Ok(())
-}
-
-/// Settings, events, tags and quiet hours.
-fn json_columns(new: &ChannelFields) -> [Option<String>; 4] {
-    let quiet = new.quiet.as_ref().map(|quiet| json!(quiet).to_string());
-    [
-        Some(json!(new.settings).to_string()),
-        Some(json!(new.events).to_string()),
-        tags_column(&new.tags),
-        quiet,
-    ]
-}
-
-fn tags_column(tags: &Tags) -> Option<String> {
-    (!tags.is_empty()).then(|| json!(tags).to_string())
 }
 
 fn wake(tx: &WriteTx<'_>) {
@@ -222,7 +166,7 @@ fn wake(tx: &WriteTx<'_>) {
 
 /// With its message in the outbox. Returns `false` if the user has no such channel.
 pub fn delete(tx: &WriteTx<'_>, user_key: UserKey, id: &str) -> Result<bool> {
-    let is_deleted = tx.changes(DELETE, params![user_key, id])?;
+    let is_deleted = tx.changes(DELETE, (user_key, id))?;
     tx.run(DELETE_TOLD, [user_key])?;
     Ok(is_deleted)
 }
@@ -238,7 +182,7 @@ pub fn count(read: &ReadTx<'_>, user_key: UserKey) -> Result<i64> {
 
 /// The channels that reach somebody: where no mail is sent, those by mail do not.
 pub fn count_reaching(read: &ReadTx<'_>, user_key: UserKey, sends_mail: bool) -> Result<i64> {
-    read.one(COUNT_REACHING, params![user_key, sends_mail])
+    read.one(COUNT_REACHING, (user_key, sends_mail))
 }
 
 /// Returns whether the user has a channel. Those of a disabled one are told nothing.
@@ -251,7 +195,7 @@ pub fn list(read: &ReadTx<'_>, user_key: UserKey) -> Result<Vec<Channel>> {
 }
 
 pub fn find(read: &ReadTx<'_>, user_key: UserKey, id: &str) -> Result<Option<Channel>> {
-    read.find(FIND, params![user_key, id])
+    read.find(FIND, (user_key, id))
 }
 
 pub fn find_by_key(read: &ReadTx<'_>, key: i64) -> Result<Option<Channel>> {
@@ -263,7 +207,7 @@ pub fn list_failing(
     read: &ReadTx<'_>,
     user_key: UserKey,
 ) -> Result<Vec<(String, String, Option<String>)>> {
-    read.all(LIST_FAILING, params![user_key, TROUBLED])
+    read.all(LIST_FAILING, (user_key, TROUBLED))
 }
 
 /// What the notices of the account are about.
@@ -277,16 +221,16 @@ pub fn count_in_outbox(read: &ReadTx<'_>, key: i64) -> Result<usize> {
 }
 
 pub fn next_due_at(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
-    read.find(NEXT_DUE, [])
+    read.find(NEXT_DUE, ())
 }
 
 /// The channels that nothing would wake, although notices wait for them.
 pub fn list_stuck(read: &ReadTx<'_>) -> Result<Vec<String>> {
-    read.all(LIST_STUCK, [])
+    read.all(LIST_STUCK, ())
 }
 
 pub fn list_due(read: &ReadTx<'_>, now: Timestamp, limit: u32) -> Result<Vec<i64>> {
-    read.all(LIST_DUE, params![millis(now), limit])
+    read.all(LIST_DUE, (now, limit))
 }
 
 /// Where a channel goes on after its turn.
@@ -298,26 +242,22 @@ pub struct NextTurn {
 }
 
 pub fn set_turn(tx: &WriteTx<'_>, key: i64, next: NextTurn) -> Result<()> {
-    let (window_at, window_count) = next.window;
-    tx.run(
-        SET_TURN,
-        params![key, next.cursor, next.due_at.map(millis), window_at.map(millis), window_count],
-    )
+    tx.run(SET_TURN, (key, next.cursor, next.due_at, next.window))
 }
 
 /// The service has accepted a message. Another one that waits for its next attempt is sent at once.
 pub fn record_success(tx: &WriteTx<'_>, key: i64, now: Timestamp) -> Result<()> {
-    tx.run(RECORD_SUCCESS, params![key, millis(now)])?;
+    tx.run(RECORD_SUCCESS, (key, now))?;
     tx.run(RELEASE_MESSAGE, [key])
 }
 
 pub fn record_failure(tx: &WriteTx<'_>, key: i64, error: &str, now: Timestamp) -> Result<()> {
-    tx.run(RECORD_FAILURE, params![key, millis(now), error])
+    tx.run(RECORD_FAILURE, (key, now, error))
 }
 
 /// After its message has left the outbox.
 pub fn look_again(tx: &WriteTx<'_>, key: i64, now: Timestamp) -> Result<()> {
-    tx.run(LOOK_AGAIN, params![key, millis(now)])
+    tx.run(LOOK_AGAIN, (key, now))
 }
 
 /// Until it is changed or its next notice.
@@ -340,22 +280,14 @@ pub fn insert_notice(
     settle_ms: i64,
 ) -> Result<()> {
     let Notice { topic: Topic { events, tags, channels, at, .. }, message } = notice;
-    let (events, ready_at) = (json!(events).to_string(), millis(*at));
-    let channels = channels.as_ref().map(|keys| json!(keys).to_string());
-    tx.run(
-        INSERT_NOTICE,
-        params![
-            user_key,
-            events,
-            tags_column(tags),
-            ready_at,
-            message.id,
-            message.body(),
-            channels
-        ],
+    let channels = channels.as_ref().map(|keys| json!(keys));
+    tx.insert(
+        "notices",
+        "user_key, events, tags, ready_at, id, body, channels",
+        (user_key, json!(events), tags, at, &message.id, message.body(), channels),
     )?;
-    tx.run(DELETE_SURPLUS, params![user_key, kept])?;
-    tx.run(WAKE, params![user_key, ready_at, settle_ms])?;
+    tx.run(DELETE_SURPLUS, (user_key, kept))?;
+    tx.run(WAKE, (user_key, at, settle_ms))?;
     wake(tx);
     Ok(())
 }
@@ -367,20 +299,16 @@ pub fn update_notice(
     message: &Message,
     ready_at: Timestamp,
 ) -> Result<()> {
-    tx.run(UPDATE_NOTICE, params![user_key, message.id, millis(ready_at), message.body()])
+    tx.run(UPDATE_NOTICE, (user_key, &message.id, ready_at, message.body()))
 }
 
 /// Lets the notice of this id be told at `now`.
 pub fn release_notice(tx: &WriteTx<'_>, user_key: UserKey, id: &str, now: Timestamp) -> Result<()> {
-    if tx.changes(RELEASE_NOTICE, params![user_key, id, millis(now)])? {
-        tx.run(WAKE, params![user_key, millis(now), 0])?;
+    if tx.changes(RELEASE_NOTICE, (user_key, id, now))? {
+        tx.run(WAKE, (user_key, now, 0_i64))?;
         wake(tx);
     }
     Ok(())
-}
-
-pub fn newest_notice(read: &ReadTx<'_>, user_key: UserKey) -> Result<Option<i64>> {
-    read.find(NEWEST_NOTICE, [user_key])
 }
 
 pub fn list_notices(
@@ -389,7 +317,7 @@ pub fn list_notices(
     after: i64,
     limit: u32,
 ) -> Result<Vec<Notice>> {
-    let found: Vec<(Topic, Message)> = read.all(LIST_NOTICES, params![user_key, after, limit])?;
+    let found: Vec<(Topic, Message)> = read.all(LIST_NOTICES, (user_key, after, limit))?;
     Ok(found.into_iter().map(|(topic, message)| Notice { topic, message }).collect())
 }
 
@@ -424,7 +352,7 @@ pub fn find_failed_run(
 ) -> Result<Option<FailedRun>> {
     let before = read.find(OTHER_FAILURE, [key])?;
     let found: Option<(u32, AttemptFailure, Timestamp, Option<String>)> =
-        read.find(FAILURE, params![key, subject.cue_id])?;
+        read.find(FAILURE, (key, &subject.cue_id))?;
     Ok(found.map(|(attempts, last, scheduled_for, url)| {
         let host = url.as_deref().map(host_of).filter(|host| !host.is_empty());
         FailedRun { subject, attempts, last, before, host, scheduled_for, streak }
@@ -448,7 +376,7 @@ pub fn record_told(
     remind_after_seconds: u32,
     now: Timestamp,
 ) -> Result<()> {
-    tx.run(RECORD_TOLD, params![cue_key, channel_key, millis(now), remind_after_seconds])
+    tx.run(RECORD_TOLD, (cue_key, channel_key, now, remind_after_seconds))
 }
 
 pub fn forget_told(tx: &WriteTx<'_>, cue_key: CueKey) -> Result<()> {
@@ -475,7 +403,7 @@ pub struct DueReminder {
 } }
 
 pub fn next_reminder(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
-    read.find(NEXT_REMINDER, [])
+    read.find(NEXT_REMINDER, ())
 }
 
 pub fn list_due_reminders(
@@ -483,7 +411,7 @@ pub fn list_due_reminders(
     now: Timestamp,
     limit: u32,
 ) -> Result<Vec<DueReminder>> {
-    read.all(DUE_REMINDERS, params![millis(now), limit])
+    read.all(DUE_REMINDERS, (now, limit))
 }
 
 #[cfg(test)]
@@ -505,7 +433,6 @@ crate::store::test_support::plan_test! { channels_and_notices_are_found_by_index
     WAKE => "channels_by_user (user_key=?)",
     UPDATE_NOTICE => "notices_by_user (user_key=?)",
     LIST_TOPICS => "notices_by_user (user_key=? AND key>?)",
-    NEWEST_NOTICE => "notices_by_user (user_key=?)",
     LIST_NOTICES => "notices_by_user (user_key=? AND key>?)",
     DELETE_TOLD => "notices_by_user (user_key=?",
     DELETE_SURPLUS => "notices_by_user (user_key=?",

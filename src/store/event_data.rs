@@ -1,7 +1,6 @@
 //! The data of live events about executions and cues, read in the write that changes them (contract §8.13).
 
 use jiff::Timestamp;
-use rusqlite::{OptionalExtension, params};
 
 use crate::domain::cue::CueStatus;
 use crate::domain::cue::tags::Tags;
@@ -13,9 +12,9 @@ use crate::domain::row_keys::{CueKey, ExecutionKey, UserKey};
 use crate::domain::time::instant;
 use crate::error::Result;
 use crate::store::ReadTx;
-use crate::store::db::columns::RowReader;
+use crate::store::db::columns::{FromRow, RowReader};
 
-const EXECUTION: &str = "SELECT e.id, c.id, c.name, e.status, e.triggered_by, e.scheduled_for, e.attempts,
+const EXECUTION: &str = "SELECT ?2, e.id, c.id, c.name, e.status, e.triggered_by, e.scheduled_for, e.attempts,
             c.max_attempts, e.claimed_by_worker, e.outcome_state, e.cause, e.http_status, e.error_message,
             e.duration_ms, e.started_at - e.scheduled_for, iif(e.status = 'retrying', e.due_at, NULL), e.outcome_due_at,
             c.tags
@@ -37,10 +36,13 @@ pub fn execution(
     key: ExecutionKey,
     at: Timestamp,
 ) -> Result<Option<(ExecutionEvent, Tags)>> {
-    let mut find = read.prepare_cached(EXECUTION)?;
-    let found = find.query_row([key], |row| {
-        let mut columns = RowReader::new(row);
-        let event = ExecutionEvent {
+    read.find(EXECUTION, (key, at))
+}
+
+impl FromRow for ExecutionEvent {
+    fn read(columns: &mut RowReader<'_, '_>) -> rusqlite::Result<Self> {
+        Ok(Self {
+            at: instant(columns.get()?),
             execution_id: columns.get::<ExecutionId>()?.to_string(),
             cue_id: columns.get()?,
             cue_name: columns.get()?,
@@ -58,11 +60,8 @@ pub fn execution(
             late_ms: columns.get()?,
             next_retry: columns.get::<Option<Timestamp>>()?.map(instant),
             outcome_due_at: columns.get::<Option<Timestamp>>()?.map(instant),
-            at: instant(at),
-        };
-        Ok((event, columns.get()?))
-    });
-    Ok(found.optional()?)
+        })
+    }
 }
 
 pub fn cue(read: &ReadTx<'_>, key: CueKey, at: Timestamp) -> Result<Option<(CueEvent, Tags)>> {
@@ -83,7 +82,7 @@ pub fn name_and_tags(
     user_key: UserKey,
     id: &str,
 ) -> Result<Option<(String, Tags)>> {
-    read.find(NAME_AND_TAGS, params![user_key, id])
+    read.find(NAME_AND_TAGS, (user_key, id))
 }
 
 pub fn last_heartbeat(
@@ -91,7 +90,7 @@ pub fn last_heartbeat(
     user_key: UserKey,
     worker_id: &str,
 ) -> Result<Option<Timestamp>> {
-    read.find(LAST_HEARTBEAT, params![user_key, worker_id])
+    read.find(LAST_HEARTBEAT, (user_key, worker_id))
 }
 
 #[cfg(test)]

@@ -29,24 +29,18 @@ pub enum Grant {
 pub struct AccountRows {
     pub user_key: UserKey,
     /// From 0, which comes first.
-    pub priority: u8,
+    pub priority: u32,
 }
 
-pub trait FairQueue {
-    const PRIORITIES: u8;
-
-    fn next_user(&self, from: UserKey) -> Result<Option<UserKey>>;
-
-    fn next_destination(&self, rows: AccountRows, from: i64) -> Result<Option<i64>>;
-
-    /// The keys of ready rows after `after`, oldest first, at most `limit`, without those in flight.
-    fn ready(
-        &self,
-        rows: AccountRows,
-        destination: i64,
-        after: i64,
-        limit: usize,
-    ) -> Result<VecDeque<i64>>;
+/// A queue, by the seeks in its indexes.
+pub struct FairQueue<'a> {
+    pub priorities: u32,
+    /// The first account from this one on that has ready rows.
+    pub next_user: &'a dyn Fn(UserKey) -> Result<Option<UserKey>>,
+    /// The first destination from this one on.
+    pub next_destination: &'a dyn Fn(AccountRows, i64) -> Result<Option<i64>>,
+    /// The keys of the ready rows of a destination after a key, oldest first, at most so many, without those in flight.
+    pub ready: &'a dyn Fn(AccountRows, i64, i64, usize) -> Result<Vec<i64>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,14 +60,14 @@ pub struct Rotation {
 /// One row of each account in turn, and of it one of each destination, oldest first. A lower priority follows when no
 /// row of the higher one may be sent. Returns the rows that `try_acquire` has granted.
 pub fn take(
-    queue: &impl FairQueue,
+    queue: &FairQueue<'_>,
     rotation: &mut Rotation,
     mut try_acquire: impl FnMut(UserKey, i64) -> Result<Grant>,
 ) -> Result<Vec<ReadyRow>> {
     let (mut taken, mut waiting) = (Vec::new(), VecDeque::new());
     let mut users = Cycle::after(rotation.last_user.number());
     loop {
-        let next_user = |from| Ok(queue.next_user(UserKey::new(from))?.map(UserKey::number));
+        let next_user = |from| Ok((queue.next_user)(UserKey::new(from))?.map(UserKey::number));
         let user = users.next(next_user)?;
         let new = user.map(|user| Account::new(UserKey::new(user), rotation));
         let Some(mut account) = new.or_else(|| waiting.pop_front()) else { break };
@@ -98,7 +92,7 @@ pub fn take(
 
 struct Account {
     user_key: UserKey,
-    priority: u8,
+    priority: u32,
     start: i64,
     untried: Cycle,
     tried: usize,
@@ -127,13 +121,13 @@ impl Account {
     }
 
     /// Or why it gets none. A destination that gets none is not tried again in this pass.
-    fn next<Q: FairQueue>(
+    fn next(
         &mut self,
-        queue: &Q,
+        queue: &FairQueue<'_>,
         try_acquire: &mut impl FnMut(UserKey, i64) -> Result<Grant>,
     ) -> Result<std::result::Result<ReadyRow, Grant>> {
         let user_key = self.user_key;
-        while self.priority < Q::PRIORITIES {
+        while self.priority < queue.priorities {
             let rows = AccountRows { user_key, priority: self.priority };
             let Some(mut of) = self.next_destination(queue, rows)? else {
                 self.priority += 1;
@@ -142,7 +136,7 @@ impl Account {
             };
             let destination = of.destination;
             if of.keys.is_empty() {
-                of.keys = queue.ready(rows, destination, of.last_key, CHUNK)?;
+                of.keys = (queue.ready)(rows, destination, of.last_key, CHUNK)?.into();
             }
             let Some(key) = of.keys.pop_front() else { continue };
             match try_acquire(user_key, destination)? {
@@ -161,13 +155,13 @@ impl Account {
 
     fn next_destination(
         &mut self,
-        queue: &impl FairQueue,
+        queue: &FairQueue<'_>,
         rows: AccountRows,
     ) -> Result<Option<Destination>> {
         if self.tried < MAX_TRIED {
             self.tried += 1;
             if let Some(destination) =
-                self.untried.next(|from| queue.next_destination(rows, from))?
+                self.untried.next(|from| (queue.next_destination)(rows, from))?
             {
                 return Ok(Some(Destination {
                     destination,
@@ -223,43 +217,36 @@ mod tests {
 
     #[derive(Default)]
     struct Rows {
-        rows: BTreeSet<(UserKey, u8, i64, i64)>,
+        rows: BTreeSet<(UserKey, u32, i64, i64)>,
         seeks: Cell<usize>,
     }
 
-    impl FairQueue for Rows {
-        const PRIORITIES: u8 = 2;
-
-        fn next_user(&self, from: UserKey) -> Result<Option<UserKey>> {
-            Ok(self.rows.range((from, 0, i64::MIN, 0)..).next().map(|row| row.0))
-        }
-
-        fn next_destination(&self, rows: AccountRows, from: i64) -> Result<Option<i64>> {
-            self.seeks.set(self.seeks.get() + 1);
-            let AccountRows { user_key, priority } = rows;
-            let next = self.rows.range((user_key, priority, from, 0)..).next();
-            Ok(next.filter(|row| (row.0, row.1) == (user_key, priority)).map(|row| row.2))
-        }
-
-        fn ready(
+    impl Rows {
+        fn take(
             &self,
-            rows: AccountRows,
-            destination: i64,
-            after: i64,
-            limit: usize,
-        ) -> Result<VecDeque<i64>> {
-            let AccountRows { user_key, priority } = rows;
-            let first = (user_key, priority, destination, after.saturating_add(1));
-            Ok(self
-                .rows
-                .range(first..=(user_key, priority, destination, i64::MAX))
-                .take(limit)
-                .map(|row| row.3)
-                .collect())
+            rotation: &mut Rotation,
+            try_acquire: impl FnMut(UserKey, i64) -> Result<Grant>,
+        ) -> Vec<ReadyRow> {
+            let rows = &self.rows;
+            let queue = FairQueue {
+                priorities: 2,
+                next_user: &|from| Ok(rows.range((from, 0, i64::MIN, 0)..).next().map(|row| row.0)),
+                next_destination: &|AccountRows { user_key, priority }, from| {
+                    self.seeks.set(self.seeks.get() + 1);
+                    let next = rows.range((user_key, priority, from, 0)..).next();
+                    Ok(next.filter(|row| (row.0, row.1) == (user_key, priority)).map(|row| row.2))
+                },
+                ready: &|AccountRows { user_key, priority }, destination, after, limit| {
+                    let first = (user_key, priority, destination, after.saturating_add(1));
+                    let ready = rows.range(first..=(user_key, priority, destination, i64::MAX));
+                    Ok(ready.take(limit).map(|row| row.3).collect())
+                },
+            };
+            take(&queue, rotation, try_acquire).unwrap()
         }
     }
 
-    fn queue(rows: impl IntoIterator<Item = (i64, u8, i64, i64)>) -> Rows {
+    fn queue(rows: impl IntoIterator<Item = (i64, u32, i64, i64)>) -> Rows {
         let rows = rows.into_iter().map(|(user, at, to, key)| (UserKey::new(user), at, to, key));
         Rows { rows: rows.collect(), seeks: Cell::default() }
     }
@@ -279,7 +266,7 @@ mod tests {
             (2, 1, 7, 6),
         ]);
         let granted = |_, to| Ok(if to == 9 { Grant::DestinationBusy } else { Grant::Granted });
-        let taken = take(&queue, &mut Rotation::default(), granted).unwrap();
+        let taken = queue.take(&mut Rotation::default(), granted);
         assert_eq!(keys(&taken), [3, 6, 4, 1, 2]);
     }
 
@@ -291,7 +278,7 @@ mod tests {
             let grant = |user_key, _| {
                 Ok(if user_key == UserKey::new(1) { refusal } else { Grant::Granted })
             };
-            let taken = take(&queue, &mut Rotation::default(), grant).unwrap();
+            let taken = queue.take(&mut Rotation::default(), grant);
             assert_eq!(keys(&taken), [100_001]);
             assert!(queue.seeks.get() < 2 * MAX_TRIED, "{refusal:?}: {} seeks", queue.seeks.get());
         }
@@ -303,7 +290,7 @@ mod tests {
         let mut rotation = Rotation::default();
         let found = (0..1_000 / MAX_TRIED + 1).any(|_| {
             let only = |_, to| Ok(if to == 900 { Grant::Granted } else { Grant::DestinationBusy });
-            !take(&queue, &mut rotation, only).unwrap().is_empty()
+            !queue.take(&mut rotation, only).is_empty()
         });
         assert!(found);
     }

@@ -21,19 +21,19 @@ pub mod executions;
 pub mod fair_queue;
 pub mod maintenance;
 pub mod outbox;
+mod scan;
 pub mod stats;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 pub use crate::store::db::open::OpenError;
 pub use crate::store::db::transactions::{Pending, ReadFn, ReadTx, WakeSet, WriteTx};
 pub use crate::store::db::writer::{CommitListeners, WriteFn};
 
-use crate::cores;
 use crate::domain::row_keys::UserKey;
 use crate::error::{Error, Result};
-use crate::panics;
 use crate::store::db::counters::WriteStats;
 use crate::store::db::open::ServerLock;
 use crate::store::db::open::{self, SCHEMA_VERSION};
@@ -41,6 +41,8 @@ use crate::store::db::transactions::{ConnectionPool, CorruptionFlag, ReaderThrea
 use crate::store::db::writer::{WriteSource, Writer};
 use crate::store::db::{meta, transactions};
 use crate::store::maintenance::{check, migrations};
+use crate::system::cores;
+use crate::system::panics;
 
 /// Threads of [`Store::read`]. Two saturate two cores; each further one costs a page cache of 2 MB.
 const READER_THREADS: usize = 2;
@@ -139,12 +141,12 @@ impl Store {
     }
 
     pub fn is_writable(&self) -> bool {
-        self.writer.is_writable()
+        !self.writer.state.is_failing.load(Ordering::Relaxed)
     }
 
-    /// The number of commits of this process: while it stays the same, its rows have not changed.
+    /// The number of commits of this process: while it stays the same, rows are unchanged, except by other processes.
     pub fn commits(&self) -> u64 {
-        self.writer.commits()
+        self.writer.state.commits.load(Ordering::Acquire)
     }
 
     pub fn is_corrupt(&self) -> bool {
@@ -166,11 +168,11 @@ impl Store {
     pub fn writer_responds(&self) -> bool {
         // An error of the disk is a response too.
         drop(self.write_with_priority(|_| Ok(())).wait());
-        self.writer.is_alive()
+        self.writer.thread.as_ref().is_some_and(|thread| !thread.is_finished())
     }
 
     pub fn write_stats(&self) -> &WriteStats {
-        self.writer.write_stats()
+        &self.writer.state.write_stats
     }
 
     pub fn read<T: Send + 'static>(&self, job: impl ReadFn<T>) -> Pending<T> {

@@ -1,10 +1,9 @@
 //! Notifications to be sent, inserted in the transaction of the event. One stays ready in the database while it is
 //! being sent, so that it is sent again after a crash. Also streaks and failure mails.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::HashSet;
 
 use jiff::Timestamp;
-use rusqlite::params;
 
 use crate::domain::channel::{ChannelType, Quiet, Settings};
 use crate::domain::execution::NextStep;
@@ -13,8 +12,8 @@ use crate::domain::row_keys::{CueKey, ExecutionKey, UserKey};
 use crate::domain::webhook::callback::destination_hash;
 use crate::error::Result;
 use crate::store::alerts::{AlertSubject, subject_columns};
-use crate::store::db::columns::{FromRow, RowReader, millis, row, row_count};
-use crate::store::fair_queue::{self, AccountRows, FairQueue, Grant, ReadyRow, Rotation};
+use crate::store::db::columns::{row, select};
+use crate::store::fair_queue::{self, FairQueue, Grant, ReadyRow, Rotation};
 use crate::store::{ReadTx, WakeSet, WriteTx};
 
 #[derive(Debug, Clone)]
@@ -26,6 +25,18 @@ pub struct NewNotification {
     pub body: String,
     pub channel_key: Option<i64>,
 }
+
+/// The channel of a message, as it is when the message is sent.
+#[derive(Clone)]
+pub struct ChannelRef {
+    pub key: i64,
+    pub channel_type: ChannelType,
+    pub settings: Settings,
+    pub failures: u32,
+    pub quiet: Option<Quiet>,
+}
+
+row!(channel_columns, "channels.", ChannelRef { key, channel_type = "channels.type", settings, failures, quiet });
 
 row! { columns, "",
 /// A notification that is ready to be sent. It contains secrets and must not be logged.
@@ -49,32 +60,9 @@ pub struct Notification {
     pub previous_webhook_secret: Option<String>,
     pub previous_webhook_secret_expires_at: Option<Timestamp>,
     pub alert_webhook_secret: String,
-    pub channel: Option<ChannelRef> = "channels.key, channels.type, channels.settings, channels.failures, channels.quiet",
+    pub channel: Option<ChannelRef> = (channel_columns),
 } }
 
-/// The channel of a message, as it is when the message is sent.
-#[derive(Clone)]
-pub struct ChannelRef {
-    pub key: i64,
-    pub channel_type: ChannelType,
-    pub settings: Settings,
-    pub failures: u32,
-    pub quiet: Option<Quiet>,
-}
-
-impl FromRow for ChannelRef {
-    const WIDTH: usize = 5;
-
-    fn read(columns: &mut RowReader<'_, '_>) -> rusqlite::Result<Self> {
-        let (key, channel_type) = (columns.get()?, columns.get()?);
-        let (settings, failures, quiet) = (columns.get()?, columns.get()?, columns.get()?);
-        Ok(Self { key, channel_type, settings, failures, quiet })
-    }
-}
-
-const INSERT: &str =
-    "INSERT INTO outbox (id, user_key, kind, url, destination_hash, body, attempts, created_at, due_at, channel_key)
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0, ?7, ?8, ?9)";
 const POSTPONE_UNSENT: &str = "UPDATE outbox SET body = ?4, due_at = ?5
   WHERE user_key = ?1 AND kind = ?2 AND id = ?3 AND due_at IS NOT NULL AND attempts = 0";
 const RELEASE_UNSENT: &str = "UPDATE outbox SET due_at = NULL
@@ -100,12 +88,8 @@ const NEXT_DESTINATION: &str = "SELECT destination_hash FROM outbox
 const READY_POSTS: &str = "SELECT key FROM outbox
     WHERE due_at IS NULL AND user_key = ?1 AND destination_hash = ?2 AND key > ?3 ORDER BY key LIMIT ?4 + 0";
 const READY_MAILS: &str = "SELECT key FROM outbox WHERE due_at IS NULL AND destination_hash IS NULL ORDER BY key LIMIT ?1 + 0";
-const FIND: &str = concat!(
-    "SELECT ",
-    columns!(),
-    " FROM outbox JOIN users ON users.key = outbox.user_key LEFT JOIN channels ON channels.key = outbox.channel_key
-     WHERE outbox.key = ?1"
-);
+const FIND: &str = select!(columns, "FROM outbox JOIN users ON users.key = outbox.user_key LEFT JOIN channels ON channels.key = outbox.channel_key
+     WHERE outbox.key = ?1");
 // These two compare the id as well: SQLite reuses the key of a deleted row.
 const DELETE: &str = "DELETE FROM outbox WHERE key = ?1 AND id = ?2";
 // Ready at once for a disabled account: the next pass gives it up.
@@ -121,19 +105,12 @@ pub fn insert(
     now: Timestamp,
     due_at: Option<Timestamp>,
 ) -> Result<()> {
-    tx.run(
-        INSERT,
-        params![
-            new.id,
-            new.user_key,
-            new.kind.as_str(),
-            new.url,
-            new.url.as_deref().map(destination_hash),
-            new.body,
-            millis(now),
-            due_at.map(millis),
-            new.channel_key,
-        ],
+    let NewNotification { id, user_key, kind, url, body, channel_key } = new;
+    let destination = url.as_deref().map(destination_hash);
+    tx.insert(
+        "outbox",
+        "id, user_key, kind, url, destination_hash, body, attempts, created_at, due_at, channel_key",
+        (id, user_key, kind, url, destination, body, 0_i64, now, due_at, channel_key),
     )?;
     tx.wake(WakeSet { notifications: true, ..WakeSet::default() });
     Ok(())
@@ -147,7 +124,7 @@ pub fn postpone_unsent(
     body: &str,
     due_at: Timestamp,
 ) -> Result<()> {
-    tx.run(POSTPONE_UNSENT, params![user_key, kind.as_str(), id, body, millis(due_at)])
+    tx.run(POSTPONE_UNSENT, (user_key, kind, id, body, due_at))
 }
 
 pub fn release_unsent(
@@ -156,25 +133,25 @@ pub fn release_unsent(
     kind: NotificationKind,
     id: &str,
 ) -> Result<()> {
-    tx.run(RELEASE_UNSENT, params![user_key, kind.as_str(), id])?;
+    tx.run(RELEASE_UNSENT, (user_key, kind, id))?;
     tx.wake(WakeSet { notifications: true, ..WakeSet::default() });
     Ok(())
 }
 
 pub fn next_due_at(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
-    read.find(NEXT_DUE, [])
+    read.find(NEXT_DUE, ())
 }
 
 pub fn promote_due(tx: &WriteTx<'_>, now: Timestamp, limit: u32) -> Result<()> {
-    tx.run(PROMOTE, params![millis(now), limit])
+    tx.run(PROMOTE, (now, limit))
 }
 
 pub fn has_ready(read: &ReadTx<'_>) -> Result<bool> {
-    read.one(HAS_READY, [])
+    read.one(HAS_READY, ())
 }
 
 pub fn ready_mails(read: &ReadTx<'_>, skipped: &HashSet<i64>, limit: usize) -> Result<Vec<i64>> {
-    let keys: Vec<i64> = read.all(READY_MAILS, [row_count(skipped.len() + limit)])?;
+    let keys: Vec<i64> = read.all(READY_MAILS, [skipped.len() + limit])?;
     Ok(keys.into_iter().filter(|key| !skipped.contains(key)).take(limit).collect())
 }
 
@@ -185,9 +162,18 @@ pub fn ready_posts(
     rotation: &mut Rotation,
     mut try_acquire: impl FnMut(UserKey, i64) -> Grant,
 ) -> Result<Vec<ReadyRow>> {
-    fair_queue::take(&PostQueue { read, skipped }, rotation, |user, destination| {
-        Ok(try_acquire(user, destination))
-    })
+    let queue = FairQueue {
+        priorities: 1,
+        next_user: &|from| read.find(NEXT_USER, [from]),
+        next_destination: &|rows, from| read.find(NEXT_DESTINATION, (rows.user_key, from)),
+        ready: &|rows, destination, after, limit| {
+            let most = skipped.len() + limit;
+            let keys: Vec<i64> =
+                read.all(READY_POSTS, (rows.user_key, destination, after, most))?;
+            Ok(keys.into_iter().filter(|key| !skipped.contains(key)).take(limit).collect())
+        },
+    };
+    fair_queue::take(&queue, rotation, |user, destination| Ok(try_acquire(user, destination)))
 }
 
 pub fn find(read: &ReadTx<'_>, key: i64) -> Result<Notification> {
@@ -197,8 +183,8 @@ pub fn find(read: &ReadTx<'_>, key: i64) -> Result<Notification> {
 /// Returns `false` if the notification was deleted meanwhile.
 pub fn record_result(tx: &WriteTx<'_>, key: i64, id: &str, next: NextStep) -> Result<bool> {
     match next {
-        NextStep::Success | NextStep::Failed => tx.changes(DELETE, params![key, id]),
-        NextStep::RetryAt(due_at) => tx.changes(POSTPONE, params![key, id, millis(due_at)]),
+        NextStep::Success | NextStep::Failed => tx.changes(DELETE, (key, id)),
+        NextStep::RetryAt(due_at) => tx.changes(POSTPONE, (key, id, due_at)),
     }
 }
 
@@ -218,7 +204,7 @@ pub fn count_waiting(
     kind: NotificationKind,
     limit: u32,
 ) -> Result<u32> {
-    read.one(COUNT_WAITING, params![user_key, kind.as_str(), limit])
+    read.one(COUNT_WAITING, (user_key, kind, limit))
 }
 
 pub fn increment_dropped(
@@ -226,7 +212,7 @@ pub fn increment_dropped(
     user_key: UserKey,
     kind: NotificationKind,
 ) -> Result<u32> {
-    tx.one(INCREMENT_DROPPED, params![user_key, kind.as_str()])
+    tx.one(INCREMENT_DROPPED, (user_key, kind))
 }
 
 /// Ends the user's backlog of this kind. Returns the number of dropped POSTs, or `None` if there was no backlog.
@@ -235,41 +221,11 @@ pub fn end_backlog(
     user_key: UserKey,
     kind: NotificationKind,
 ) -> Result<Option<u32>> {
-    tx.find(END_BACKLOG, params![user_key, kind.as_str()])
+    tx.find(END_BACKLOG, (user_key, kind))
 }
 
 pub fn user_id(read: &ReadTx<'_>, user_key: UserKey) -> Result<String> {
     read.one(USER_ID, [user_key])
-}
-
-struct PostQueue<'a, 'b> {
-    read: &'a ReadTx<'b>,
-    skipped: &'a HashSet<i64>,
-}
-
-impl FairQueue for PostQueue<'_, '_> {
-    const PRIORITIES: u8 = 1;
-
-    fn next_user(&self, from: UserKey) -> Result<Option<UserKey>> {
-        self.read.find(NEXT_USER, [from])
-    }
-
-    fn next_destination(&self, rows: AccountRows, from: i64) -> Result<Option<i64>> {
-        self.read.find(NEXT_DESTINATION, params![rows.user_key, from])
-    }
-
-    fn ready(
-        &self,
-        rows: AccountRows,
-        destination: i64,
-        after: i64,
-        limit: usize,
-    ) -> Result<VecDeque<i64>> {
-        let most = row_count(self.skipped.len() + limit);
-        let keys: Vec<i64> =
-            self.read.all(READY_POSTS, params![rows.user_key, destination, after, most])?;
-        Ok(keys.into_iter().filter(|key| !self.skipped.contains(key)).take(limit).collect())
-    }
 }
 
 row! {
@@ -316,9 +272,6 @@ const INCREMENT_SUPPRESSED: &str = "UPDATE failure_mails SET suppressed = suppre
     WHERE key = (SELECT key FROM failure_mails WHERE user_key = ?1 ORDER BY created_at DESC, key DESC LIMIT 1)
     RETURNING suppressed";
 const DELETE_MAILS: &str = "DELETE FROM failure_mails WHERE user_key = ?1 AND created_at <= ?2";
-const INSERT_MAIL: &str =
-    "INSERT INTO failure_mails (user_key, created_at, suppressed) VALUES (?1, ?2, ?3)";
-
 pub fn find_failed(read: &ReadTx<'_>, key: ExecutionKey) -> Result<Option<FailedExecution>> {
     read.find(FIND_FAILED, [key])
 }
@@ -345,7 +298,7 @@ pub fn increment_streak(
     key: ExecutionKey,
     now: Timestamp,
 ) -> Result<Streak> {
-    tx.one(INCREMENT_STREAK, params![cue_key, millis(now), key])
+    tx.one(INCREMENT_STREAK, (cue_key, now, key))
 }
 
 pub fn announce_streak(tx: &WriteTx<'_>, cue_key: CueKey) -> Result<()> {
@@ -357,7 +310,7 @@ pub fn mail_time(
     user_key: UserKey,
     skipped: usize,
 ) -> Result<Option<Timestamp>> {
-    read.find(MAIL_TIME, (user_key, row_count(skipped)))
+    read.find(MAIL_TIME, (user_key, skipped))
 }
 
 pub fn suppressed_mails(read: &ReadTx<'_>, user_key: UserKey) -> Result<u32> {
@@ -369,7 +322,7 @@ pub fn increment_suppressed_mails(tx: &WriteTx<'_>, user_key: UserKey) -> Result
 }
 
 pub fn delete_mails(tx: &WriteTx<'_>, user_key: UserKey, up_to: Timestamp) -> Result<()> {
-    tx.run(DELETE_MAILS, params![user_key, millis(up_to)])
+    tx.run(DELETE_MAILS, (user_key, up_to))
 }
 
 pub fn insert_mail(
@@ -378,7 +331,8 @@ pub fn insert_mail(
     now: Timestamp,
     suppressed: u32,
 ) -> Result<()> {
-    tx.run(INSERT_MAIL, params![user_key, millis(now), suppressed])
+    let columns = "user_key, created_at, suppressed";
+    tx.insert("failure_mails", columns, (user_key, now, suppressed)).map(drop)
 }
 
 #[cfg(test)]

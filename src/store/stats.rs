@@ -1,7 +1,7 @@
 //! Figures of users, cues and queues. All but those of a cue are read along indexes, never over the history.
 
 use jiff::{SignedDuration, Timestamp};
-use rusqlite::params;
+use serde::Serialize;
 
 use crate::domain::account::stats::{Figures, Grid};
 use crate::domain::account::user::{ACCOUNT_DISABLED, KEYS_REVOKED};
@@ -12,7 +12,8 @@ use crate::domain::row_keys::{CueKey, UserKey};
 use crate::domain::time::saturating_sub;
 use crate::error::Result;
 use crate::store::cues::due_cues::{MissedRuns, missed_columns};
-use crate::store::db::columns::{millis, row, row_count};
+use crate::store::db::columns::{row, row_count};
+use crate::store::db::counters::hour_columns;
 use crate::store::{ReadTx, WriteTx};
 
 /// Executions of a cue that are counted, the newest ones: about 0.3 s. By default a cue keeps 1,000.
@@ -78,7 +79,7 @@ pub fn cue_series(read: &ReadTx<'_>, cue_key: CueKey, grid: &Grid) -> Result<(Ve
     let words = [CANCELLED, NOT_CLAIMED, ACCOUNT_DISABLED, KEYS_REVOKED];
     let [cancelled, unclaimed, disabled, revoked] = words;
     let bounds =
-        params![cue_key, MAX_COUNTED, first, end, length, cancelled, unclaimed, disabled, revoked];
+        (cue_key, MAX_COUNTED, first, end, length, cancelled, unclaimed, disabled, revoked);
     let mut counted: Vec<(i64, Figures)> = read.all(ENDED, bounds)?;
     let missed: Vec<(i64, i64)> =
         read.all(CUE_MISSED, (cue_key, MAX_INTERVALS, first, end, length))?;
@@ -104,12 +105,6 @@ fn has_lost(read: &ReadTx<'_>, cue_key: CueKey, first: i64) -> Result<bool> {
 const USER_BATCH: i64 = 1_000;
 
 const HOUR_BATCH: i64 = 500;
-
-row!(
-    hour_columns,
-    "",
-    Figures { succeeded, failed, retried, missed, measured, late_sum_ms, late_max_ms, took_sum_ms }
-);
 
 const LIST_HOURS: &str = concat!(
     "SELECT hour, ",
@@ -153,7 +148,7 @@ pub fn find_expired_hours(read: &ReadTx<'_>, after: UserKey, hour: i64) -> Resul
 pub fn delete_expired_hours(tx: &WriteTx<'_>, users: &[UserKey], hour: i64) -> Result<bool> {
     let mut left = HOUR_BATCH;
     for user_key in users {
-        left -= row_count(tx.change(DELETE_HOURS, params![user_key, hour, left])?);
+        left -= row_count(tx.change(DELETE_HOURS, (user_key, hour, left))?);
         if left <= 0 {
             return Ok(true);
         }
@@ -231,7 +226,7 @@ const WORKERS: &str = "SELECT coalesce(sum(last_heartbeat > ?2), 0),
    FROM workers WHERE user_key = ?1";
 
 row! {
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct CueCounts {
     pub active: i64,
     pub paused: i64,
@@ -257,7 +252,7 @@ pub struct LastFailure {
     pub error_message: Option<String>,
 } }
 row! {
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct WaitingCounts {
     pub send: i64,
     pub claim: i64,
@@ -265,7 +260,7 @@ pub struct WaitingCounts {
     pub delivering: i64,
 } }
 row! {
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct WorkerCounts {
     pub active: i64,
     pub stale: i64,
@@ -292,22 +287,21 @@ pub struct FailingCue {
 }
 
 pub fn overview(read: &ReadTx<'_>, user_key: UserKey, now: Timestamp) -> Result<Overview> {
-    let before = |age| millis(saturating_sub(now, age));
+    let before = |age| saturating_sub(now, age);
     Ok(Overview {
         cues: read.one(CUES, [user_key])?,
-        next: read.all(NEXT, params![user_key, MAX_NEXT])?,
+        next: read.all(NEXT, (user_key, MAX_NEXT))?,
         failing: failing(read, user_key)?,
-        missed: read.all(MISSED, params![user_key, MAX_MISSED])?,
-        waiting: read.one(WAITING, params![user_key, MAX_WAITING])?,
+        missed: read.all(MISSED, (user_key, MAX_MISSED))?,
+        waiting: read.one(WAITING, (user_key, MAX_WAITING))?,
         workers: read.one(WORKERS, (user_key, before(ACTIVE_FOR), before(DEAD_AFTER)))?,
     })
 }
 
 fn failing(read: &ReadTx<'_>, user_key: UserKey) -> Result<Vec<FailingCue>> {
-    let cues: Vec<(CueKey, String, String, i64)> =
-        read.all(FAILING, params![user_key, MAX_FAILING])?;
+    let cues: Vec<(CueKey, String, String, i64)> = read.all(FAILING, (user_key, MAX_FAILING))?;
     let with_last = cues.into_iter().map(|(key, cue_id, name, streak)| {
-        let last = read.find(LAST_FAILED, params![key, MAX_NEWEST, CANCELLED])?;
+        let last = read.find(LAST_FAILED, (key, MAX_NEWEST, CANCELLED))?;
         Ok(FailingCue { cue_id, name, streak, last })
     });
     with_last.collect()
@@ -345,7 +339,7 @@ impl QueueStats {
 }
 
 pub fn queue_stats(read: &ReadTx<'_>, now: Timestamp) -> Result<QueueStats> {
-    let before = |age| millis(saturating_sub(now, age));
+    let before = |age| saturating_sub(now, age);
     read.one(QUEUE, [before(STALE_AFTER), before(ACTIVE_FOR)])
 }
 
@@ -353,7 +347,7 @@ pub fn is_delivering(read: &ReadTx<'_>) -> Result<bool> {
     // What is ready in a flow may wait for its turn.
     let sql = "SELECT EXISTS (SELECT 1 FROM executions WHERE queue_name = 'send' AND destination_hash >= 0)
                    OR EXISTS (SELECT 1 FROM executions WHERE status = 'delivering' AND transport = 'webhook')";
-    read.one(sql, [])
+    read.one(sql, ())
 }
 
 #[cfg(test)]

@@ -14,11 +14,13 @@ use crate::domain::notification::alert::AlertType;
 use crate::domain::schedule::catch_up::MissReason;
 use crate::store::accounts::sessions::LinkKind;
 use crate::store::db::counters::QueueName;
+use crate::store::db::functions;
 use crate::store::db::open::SCHEMA;
 
 pub fn memory_database() -> Connection {
     let connection = Connection::open_in_memory().unwrap();
     connection.execute_batch(SCHEMA).unwrap();
+    functions::define(&connection).unwrap();
     connection
 }
 

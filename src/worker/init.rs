@@ -8,7 +8,7 @@ use std::{io, thread};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, wait};
 
-use crate::signals::{EndSignals, SIGNALLED};
+use crate::system::signals::{EndSignals, SIGNALLED};
 
 pub fn is_first_process() -> bool {
     getpid().is_init()

@@ -20,7 +20,7 @@ use uuid::Uuid;
 
 use crate::client::Client;
 use crate::client::request::ApiResponse;
-use crate::signals::EndSignals;
+use crate::system::signals::EndSignals;
 use crate::worker::claims::MAX_CLAIMERS;
 use crate::worker::state::{Mode, Settings, Shared, StopLevel, WorkerSummary};
 

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
 
 use crate::clock::Clock;
-use crate::locks::Mutex;
+use crate::system::locks::Mutex;
 
 /// Bytes that are kept of the end of an output.
 const TAIL_BYTES: usize = 4096;

@@ -12,7 +12,7 @@ use rustix::fs::{Access, access};
 use crate::api::work::Claim;
 use crate::client::Client;
 use crate::client::request::{ApiResponse, ClientError};
-use crate::locks::{Condvar, Mutex};
+use crate::system::locks::{Condvar, Mutex};
 use crate::worker::api::Api;
 use crate::worker::process::{Cause, EndRequest};
 
@@ -216,34 +216,43 @@ impl Shared {
         result
     }
 
+    /// Waits until `next` has a result. Without one it returns the time after which it is asked again at the latest.
+    fn wait_for<T>(&self, mut next: impl FnMut(&mut State) -> Result<T, Duration>) -> T {
+        let mut state = self.state.lock();
+        loop {
+            match next(&mut state) {
+                Ok(result) => return result,
+                Err(pause) => state = self.changed.wait_timeout(state, pause.min(MAX_WAIT)).0,
+            }
+        }
+    }
+
     /// Waits until `is_over` or `until`. Returns whether it is over.
     fn wait(&self, until: Duration, is_over: impl Fn(&State) -> bool) -> bool {
-        let mut state = self.state.lock();
-        while !is_over(&state) {
-            let left = until.saturating_sub(self.now());
-            if left.is_zero() {
-                return false;
-            }
-            state = self.changed.wait_timeout(state, left.min(MAX_WAIT)).0;
-        }
-        true
+        self.wait_for(|state| match until.saturating_sub(self.now()) {
+            _ if is_over(state) => Ok(true),
+            Duration::ZERO => Ok(false),
+            left => Err(left),
+        })
     }
 
     /// Waits for a free slot and the end of all pauses. Takes the slot for a claim if `takes`. Returns `None` if
     /// nothing more is claimed: after a stop, and after the only run of [`Mode::Once`].
     pub fn wait_for_slot(&self, takes: bool) -> Option<()> {
-        let mut state = self.state.lock();
-        while state.stop.is_none() && (self.settings.mode != Mode::Once || state.summary.runs == 0)
-        {
-            let pause = state.resume_at.saturating_sub(self.now());
-            if pause.is_zero() && state.claiming + state.runs.len() < self.settings.jobs {
-                state.claiming += usize::from(takes);
-                return Some(());
+        self.wait_for(|state| {
+            if state.stop.is_some() || (self.settings.mode == Mode::Once && state.summary.runs > 0)
+            {
+                return Ok(None);
             }
-            let pause = if pause.is_zero() { MAX_WAIT } else { pause.min(MAX_WAIT) };
-            state = self.changed.wait_timeout(state, pause).0;
-        }
-        None
+            match state.resume_at.saturating_sub(self.now()) {
+                Duration::ZERO if state.claiming + state.runs.len() < self.settings.jobs => {
+                    state.claiming += usize::from(takes);
+                    Ok(Some(()))
+                }
+                Duration::ZERO => Err(MAX_WAIT),
+                pause => Err(pause),
+            }
+        })
     }
 
     pub fn free_slot(&self) {
@@ -360,21 +369,20 @@ impl Shared {
 
     /// Waits for the end: of the work, or after a stop. Ends the runs that the stop does not wait for.
     pub fn wait_for_end(&self) -> WorkerSummary {
-        let mut state = self.state.lock();
-        while !self.is_over(&state) {
-            let mut pause = MAX_WAIT;
-            if let Some((level, at)) = state.stop {
-                let left = (at + self.settings.grace).saturating_sub(self.now());
-                if level > StopLevel::Graceful || left.is_zero() {
-                    let is_urgent = level == StopLevel::Kill;
-                    state.runs.iter().for_each(|run| run.end(Cause::Stopped, is_urgent));
-                } else {
-                    pause = left.min(MAX_WAIT);
-                }
+        self.wait_for(|state| {
+            if self.is_over(state) {
+                let is_stopped = state.stop.is_some();
+                return Ok(WorkerSummary { is_stopped, ..std::mem::take(&mut state.summary) });
             }
-            state = self.changed.wait_timeout(state, pause).0;
-        }
-        WorkerSummary { is_stopped: state.stop.is_some(), ..std::mem::take(&mut state.summary) }
+            let Some((level, at)) = state.stop else { return Err(MAX_WAIT) };
+            let left = (at + self.settings.grace).saturating_sub(self.now());
+            if level == StopLevel::Graceful && !left.is_zero() {
+                return Err(left);
+            }
+            let is_urgent = level == StopLevel::Kill;
+            state.runs.iter().for_each(|run| run.end(Cause::Stopped, is_urgent));
+            Err(MAX_WAIT)
+        })
     }
 
     fn is_over(&self, state: &State) -> bool {

@@ -1,6 +1,7 @@
 //! The meaning of arguments that several commands take: the name of a cue or a channel, the beginning of a run's id, an
-//! instant; and the pages of a list.
+//! instant; the pages of a list, and the words for a cue.
 
+use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
 use jiff::civil::DateTime;
@@ -10,13 +11,16 @@ use serde_json::Value;
 use crate::cli::client::context::Context;
 use crate::cli::error::{CliError, not_found, refused, usage};
 use crate::cli::nearest::did_you_mean;
-use crate::cli::output::table::{parse_duration, text_of};
+use crate::cli::output::table::{
+    Cell, ColumnRule, Styles, Table, parse_duration, relative, text_of,
+};
 use crate::cli::output::{List, SHORT_ID};
 use crate::cli::printable::printable;
 use crate::cli::width::cut;
-use crate::client::request::{ApiRequest, ApiResponse, ClientError};
+use crate::client::request::{ApiRequest, ApiResponse, ClientError, segment};
 use crate::domain::channel::{BUILT_IN_ALERT_WEBHOOK, BUILT_IN_EMAIL};
-use crate::domain::ids::ExecutionId;
+use crate::domain::cue::list::MAX_SEARCH;
+use crate::domain::ids::{CueId, ExecutionId};
 
 const MAX_SHOWN: usize = 10;
 
@@ -53,35 +57,42 @@ pub fn fetch(
     }
 }
 
+/// The items of a list, at most so many.
+pub fn items(
+    context: &Context,
+    request: &ApiRequest,
+    key: &'static str,
+    wanted: u64,
+) -> Result<Vec<Value>, CliError> {
+    Ok(fetch(|page| context.fetch(page), request, key, wanted)?.items)
+}
+
+/// Nothing has the name or id `text`. `known` are the things with their names in `field`: the nearest is named, or else
+/// the way to see them all.
+pub fn unknown(what: &str, text: &str, known: &[Value], field: &str, list: &str) -> CliError {
+    let names = known.iter().map(|it| text_of(it, field)).filter(|name| !name.is_empty());
+    let names: Vec<String> = names.collect();
+    let advice = did_you_mean(text, names.iter().map(String::as_str), list);
+    not_found(format!("{what} {text:?}; {advice}"))
+}
+
 /// The id of a channel, by the id or a unique name. A text in the form of an id is not looked up.
 pub fn find_channel(context: &Context, text: &str) -> Result<String, CliError> {
     if text.starts_with("chn_") || [BUILT_IN_EMAIL, BUILT_IN_ALERT_WEBHOOK].contains(&text) {
         return Ok(text.to_owned());
     }
-    let request = ApiRequest::get("/v1/channels");
-    let mut channels = fetch(|page| context.fetch(page), &request, "channels", u64::MAX)?.items;
-    let names: Vec<String> =
-        channels.iter().map(|channel| printable(&text_of(channel, "name"))).collect();
-    channels.retain(|channel| channel["name"] == text);
-    let ids: Vec<String> = channels.iter().map(|channel| text_of(channel, "id")).collect();
-    let name = printable(text);
+    let channels = items(context, &ApiRequest::get("/v1/channels"), "channels", u64::MAX)?;
+    let named = channels.iter().filter(|channel| channel["name"] == text);
+    let ids: Vec<String> = named.map(|channel| text_of(channel, "id")).collect();
+    let list = "`cued channel list` shows all";
     match ids.as_slice() {
-        [] => {
-            let advice = did_you_mean(
-                &name,
-                names.iter().map(String::as_str),
-                "`cued channel list` shows all",
-            );
-            Err(not_found(format!("no channel has the id or name {name:?}; {advice}")))
-        }
+        [] => Err(unknown("no channel has the id or name", text, &channels, "name", list)),
         [id] => Ok(id.clone()),
-        several => {
-            let ids = several.join(", ");
-            Err(refused(format!(
-                "{} channels have the name {name:?}; use the id: {ids}",
-                several.len()
-            )))
-        }
+        several => Err(refused(format!(
+            "{} channels have the name {text:?}; use the id: {}",
+            several.len(),
+            several.join(", ")
+        ))),
     }
 }
 
@@ -112,10 +123,7 @@ pub fn find_run(context: &Context, text: &str) -> Result<String, CliError> {
                 let scheduled = context.output.times.instant(&text_of(run, "scheduled_for"));
                 let name = printable(&text_of(run, "cue_name"));
                 let line = format!("  {}  {scheduled}  {name}", text_of(run, "id"));
-                format!(
-                    "\n{}",
-                    context.output.styles.width.map_or(line.clone(), |width| cut(&line, width))
-                )
+                format!("\n{}", cut(&line, context.output.styles.width.unwrap_or(usize::MAX)))
             };
             let shown: String = several.iter().take(MAX_SHOWN).map(line).collect();
             let more = if several.len() > MAX_SHOWN { "\n  and more" } else { "" };
@@ -211,6 +219,185 @@ impl Moment {
                 now.checked_sub(ago).map_err(out_of_range)
             }
         }
+    }
+}
+
+/// The newest names that a mistyped one is compared to.
+const MAX_COMPARED: u64 = 300;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FoundCue {
+    pub id: String,
+    /// `None` if the command names the id.
+    pub name: Option<String>,
+}
+
+impl FoundCue {
+    pub fn of(cue: &Value) -> Self {
+        Self { id: text_of(cue, "id"), name: Some(text_of(cue, "name")) }
+    }
+
+    pub fn path(&self) -> String {
+        format!("/v1/cues/{}", segment(&self.id))
+    }
+
+    pub fn label(&self) -> String {
+        label(&self.id, self.name.as_deref().unwrap_or_default())
+    }
+}
+
+/// A cue in a sentence: `nightly (cue_1)`.
+fn label(id: &str, name: &str) -> String {
+    if name.is_empty() { id.to_owned() } else { format!("{} ({id})", printable(name)) }
+}
+
+pub fn label_of(cue: &Value) -> String {
+    label(&text_of(cue, "id"), &text_of(cue, "name"))
+}
+
+pub fn find_maybe_id(context: &Context, text: Option<&str>) -> Result<Option<String>, CliError> {
+    text.map(|text| Ok(find(context, text)?.id)).transpose()
+}
+
+/// The text before a slug in place of the id of a cue, as in paths.
+const BY_SLUG: &str = "slug:";
+
+/// Finds a cue by its id, its slug, its name, or a unique beginning of its id. A text in the form of an id is one, without a
+/// request.
+pub fn find(context: &Context, text: &str) -> Result<FoundCue, CliError> {
+    if CueId::parse(text).is_some() {
+        return Ok(FoundCue { id: text.to_owned(), name: None });
+    }
+    if text.is_empty() {
+        return Err(usage("the name of a cue is empty"));
+    }
+    if let Some(slug) = text.strip_prefix(BY_SLUG) {
+        let list = "`cued cue list -o wide` shows them";
+        let unknown = || missing(context, "no cue has the slug", slug, "slug", list);
+        return with_slug(context, slug)?.first().map(FoundCue::of).ok_or_else(unknown);
+    }
+    let mut cues = named(context, text)?;
+    let mut what = "the name";
+    let chars = text.strip_prefix(CueId::PREFIX).unwrap_or(text);
+    if cues.is_empty()
+        && chars.len() >= SHORT_ID
+        && chars.bytes().all(|byte| byte.is_ascii_alphanumeric())
+    {
+        let beginning = format!("{}{}", CueId::PREFIX, chars.to_ascii_lowercase());
+        cues = search(context, &beginning)?;
+        cues.retain(|cue| text_of(cue, "id").starts_with(&beginning));
+        what = "an id that begins with";
+    }
+    match cues.as_slice() {
+        [] => {
+            let list = "`cued cue list` shows all";
+            Err(missing(context, "no cue has the id or name", text, "name", list))
+        }
+        [cue] => Ok(FoundCue::of(cue)),
+        several => Err(ambiguous(context, what, text, several)),
+    }
+}
+
+/// The cue of this slug, or none.
+pub fn with_slug(context: &Context, slug: &str) -> Result<Vec<Value>, CliError> {
+    let request = ApiRequest::get("/v1/cues").query("slug", slug).query("runs", "0");
+    items(context, &request, "cues", 1)
+}
+
+/// The cues of exactly this name, newest first.
+pub fn named(context: &Context, name: &str) -> Result<Vec<Value>, CliError> {
+    let mut cues = search(context, name)?;
+    cues.retain(|cue| cue["name"] == name);
+    Ok(cues)
+}
+
+/// The search of the server is wider: it finds parts of names, and of other fields.
+fn search(context: &Context, text: &str) -> Result<Vec<Value>, CliError> {
+    let text: String = text.chars().take(MAX_SEARCH).collect();
+    // With `runs` there are the tasks of worker cues.
+    let request = ApiRequest::get("/v1/cues").query("q", text).query("runs", "0");
+    items(context, &request, "cues", u64::MAX)
+}
+
+/// No cue is the wanted one. Without a list there is the advice that needs none.
+fn missing(context: &Context, what: &str, text: &str, field: &str, list: &str) -> CliError {
+    let newest = items(context, &ApiRequest::get("/v1/cues"), "cues", MAX_COMPARED);
+    unknown(what, text, &newest.unwrap_or_default(), field, list)
+}
+
+/// The refusal of a name that several cues have.
+pub fn ambiguous(context: &Context, what: &str, text: &str, cues: &[Value]) -> CliError {
+    refused(format!("several cues have {what} {text:?}; use the id:{}", choices(context, cues)))
+}
+
+/// The lines of a choice between cues, each after the end of a line.
+pub fn choices(context: &Context, cues: &[Value]) -> String {
+    let output = &context.output;
+    let row = |cue: &Value| {
+        let created = text_of(cue, "created_at");
+        let created = if output.is_short() {
+            relative(&created, context.client.server_time())
+        } else {
+            output.times.instant(&created)
+        };
+        let (id, status) = (output.id(&text_of(cue, "id")), text_of(cue, "status"));
+        [id, target(cue), schedule_column(context, cue), status, format!("created {created}")]
+            .map(Cell::from)
+            .to_vec()
+    };
+    let rows = cues.iter().take(MAX_SHOWN).map(row).collect();
+    let [whole, short] = [ColumnRule::Always, ColumnRule::Shortened].map(|rule| ("", rule));
+    let table = Table { columns: vec![whole, short, short, whole, whole], rows };
+    let width = output.styles.width.map(|width| width.saturating_sub(2));
+    let text = table.render(false, &Styles { has_colour: false, width }.in_columns());
+    let more = if cues.len() > MAX_SHOWN { "\n  and more" } else { "" };
+    // The first line has the titles.
+    text.lines().skip(1).map(|line| format!("\n  {line}")).collect::<String>() + more
+}
+
+/// Finds cues, each once, in the order of their names.
+pub fn find_all(context: &Context, texts: &[&str]) -> Result<Vec<FoundCue>, CliError> {
+    let mut seen = BTreeSet::new();
+    let mut cues: Vec<FoundCue> =
+        texts.iter().map(|text| find(context, text)).collect::<Result<_, _>>()?;
+    cues.retain(|cue| seen.insert(cue.id.clone()));
+    Ok(cues)
+}
+
+/// The expression and its zone, the interval, or the instant.
+pub fn schedule(context: &Context, cue: &Value) -> String {
+    let (cron, every) = (text_of(cue, "schedule.cron"), text_of(cue, "schedule.every"));
+    match text_of(cue, "schedule.timezone") {
+        _ if !every.is_empty() => format!("every {every}"),
+        _ if cron.is_empty() => {
+            format!("at {}", context.output.times.instant(&text_of(cue, "schedule.at")))
+        }
+        zone => format!("{cron} {zone}"),
+    }
+}
+
+/// The same, without the zone of the person, and with the instant to the minute where a line must be short.
+pub fn schedule_column(context: &Context, cue: &Value) -> String {
+    match text_of(cue, "schedule.at") {
+        at if !at.is_empty() && context.output.is_short() => {
+            format!("at {}", context.output.times.minute(&at))
+        }
+        _ => {
+            let schedule = schedule(context, cue);
+            let own = format!(" {}", context.own_zone().name());
+            schedule.strip_suffix(&own).map(str::to_owned).unwrap_or(schedule)
+        }
+    }
+}
+
+/// The callback, or the task of a worker.
+pub fn target(cue: &Value) -> String {
+    // In a list, or in the whole cue.
+    let task = text_of(cue, "task") + &text_of(cue, "payload.task");
+    match text_of(cue, "transport").as_str() {
+        "webhook" => text_of(cue, "callback.url"),
+        transport if task.is_empty() => transport.to_owned(),
+        transport => format!("{transport}, task {task}"),
     }
 }
 

@@ -1,20 +1,22 @@
 //! The commands that are a client of a server. Most of them are rows of a table: the arguments, the request that they
 //! make, and how its answer is printed.
 
-use clap::builder::PossibleValuesParser;
+use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches as _};
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::cli::client::arguments::{Moment, fetch, find_channel, find_run};
-use crate::cli::client::context::{ClientArgs, Context, SERVER_URL, target};
-use crate::cli::client::cues::{FoundCue, find};
-use crate::cli::client::refusals::{Fault, reworded};
-use crate::cli::client::words::{in_words, of_words};
+use crate::cli::client::arguments::{
+    FoundCue, Moment, fetch, find, find_channel, find_maybe_id, find_run,
+};
+use crate::cli::client::context::{ClientArgs, Context, SERVER_URL, ask_hidden, can_ask, target};
+use crate::cli::client::forms::{Columns, Lines, details, fill, table};
+use crate::cli::client::refusals::{Fault, flags_of, reworded};
+use crate::cli::client::words::of_words;
 use crate::cli::error::{CliError, usage};
-use crate::cli::output::table::{Cell, ColumnRule, Table, duration, relative, status, text_of};
-use crate::cli::output::{Format, List};
-use crate::cli::printable::printable;
+use crate::cli::input;
+use crate::cli::output::table::{parse_seconds, text_of};
+use crate::cli::output::{Format, List, print_note};
 use crate::client::credentials::Target;
 use crate::client::request::{ApiRequest, ApiResponse, segment};
 
@@ -61,6 +63,8 @@ pub struct Entry {
     parts: Vec<(String, Part)>,
     /// A field of the query in the wide form.
     wide: Option<(&'static str, &'static str)>,
+    /// What a person reads after the answer, with names of its fields in braces.
+    note: &'static str,
     work: Work,
 }
 
@@ -88,7 +92,7 @@ pub enum View {
 }
 
 /// The part of the request that an argument sets.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Part {
     /// The place of the path that has the name of the argument: the id of a cue, a run or a channel, or the text itself.
     Cue,
@@ -103,13 +107,44 @@ pub enum Part {
     QueryMoment(&'static str),
     /// With this value, if the flag is set.
     QuerySwitch(&'static str, &'static str),
+    /// A field of the JSON body, with a dot before a part of an object.
+    Body(&'static str),
+    /// A list of all values.
+    BodyList(&'static str),
+    /// An object, which may be in a file or come from standard input.
+    BodyObject(&'static str),
+    /// A text that is better in a file, a line of standard input, or the answer to a question.
+    BodySecret(&'static str),
+    /// With this value, if the flag is set.
+    BodySwitch(&'static str, Value),
+    /// The code of the command reads the argument, and sets this field.
+    Sets(&'static str),
     /// The code of the command reads the argument.
     Own,
 }
 
 impl Part {
-    fn is_filter(self) -> bool {
-        !matches!(self, Self::Cue | Self::Run | Self::Channel | Self::Place | Self::Own)
+    fn is_filter(&self) -> bool {
+        use Part::{Query, QueryCue, QueryMoment, QuerySwitch, QueryWords};
+        matches!(self, Query(_) | QueryWords(_) | QueryCue(_) | QueryMoment(_) | QuerySwitch(..))
+    }
+
+    /// The field of the API that the argument sets.
+    fn field(&self) -> Option<&'static str> {
+        match self {
+            Self::Cue | Self::Run | Self::Channel | Self::Place | Self::Own => None,
+            Self::Query(field)
+            | Self::QueryWords(field)
+            | Self::QueryCue(field)
+            | Self::QueryMoment(field)
+            | Self::QuerySwitch(field, _)
+            | Self::Body(field)
+            | Self::BodyList(field)
+            | Self::BodyObject(field)
+            | Self::BodySecret(field)
+            | Self::BodySwitch(field, _)
+            | Self::Sets(field) => Some(field),
+        }
     }
 }
 
@@ -172,7 +207,13 @@ pub fn server_flag() -> Arg {
 }
 
 pub fn number(id: &'static str, max: u32, help: &'static str) -> Arg {
-    flag(id, "N", help).value_parser(clap::value_parser!(u32).range(1..=i64::from(max)))
+    let number = clap::value_parser!(u32).range(1..=i64::from(max));
+    flag(id, "N", help).value_parser(number.map(Value::from))
+}
+
+/// A time span, which the API has in seconds.
+pub fn seconds(id: &'static str, help: &'static str) -> Arg {
+    flag(id, "SPAN", help).value_parser(|text: &str| parse_seconds(text).map(Value::from))
 }
 
 pub fn words(
@@ -197,30 +238,40 @@ const OTHER_NAMES: [(&str, &[&str]); 4] = [
 ];
 
 /// A command. The first paragraph of `help` is the short help.
+pub fn row(name: &'static str, help: &'static str) -> Entry {
+    let other = OTHER_NAMES.iter().find(|(own, _)| *own == name).map(|(_, names)| *names);
+    let clap = Command::new(name).aliases(other.unwrap_or_default()).after_help(COMMON_OPTIONS);
+    let clap = match help.split_once("\n\n") {
+        Some((about, _)) => clap.about(about).long_about(help),
+        None => clap.about(help),
+    };
+    let work = Work::Group(Vec::new(), "");
+    Entry { clap, finish: |command| command, parts: Vec::new(), wide: None, note: "", work }
+}
+
 pub fn entry(
     name: &'static str,
     help: &'static str,
     arguments: impl IntoIterator<Item = (Arg, Part)>,
     work: Work,
 ) -> Entry {
-    let with_id = |(arg, part): (Arg, Part)| ((arg.get_id().to_string(), part), arg);
-    let (parts, args): (Vec<_>, Vec<_>) = arguments.into_iter().map(with_id).unzip();
-    let other = OTHER_NAMES.iter().find(|(own, _)| *own == name).map(|(_, names)| *names);
-    let command = Command::new(name).args(args).aliases(other.unwrap_or_default());
-    let command = match &work {
-        Work::Request(_, View::Pages(..)) => command
-            .arg(
-                flag("limit", "N", "Maximum number of rows [default: 20 at a terminal, else all]")
-                    .value_parser(clap::value_parser!(u64).range(1..)),
-            )
-            .arg(switch("all", "Show all rows").conflicts_with("limit")),
-        Work::Group(entries, default) => command
-            .subcommands(entries.iter().map(|entry| entry.clap.clone()))
-            .subcommand_required(default.is_empty())
-            .arg_required_else_help(default.is_empty()),
-        _ => command,
-    };
-    Entry { clap: with_help(command, help), finish: |command| command, parts, wide: None, work }
+    Entry { work, ..row(name, help).args(arguments) }
+}
+
+/// A command with commands below it, and the one that it stands for alone.
+pub fn group(
+    name: &'static str,
+    help: &'static str,
+    entries: Vec<Entry>,
+    default: &'static str,
+) -> Entry {
+    let entry = row(name, help);
+    let clap = entry
+        .clap
+        .subcommands(entries.iter().map(|entry| entry.clap.clone()))
+        .subcommand_required(default.is_empty())
+        .arg_required_else_help(default.is_empty());
+    Entry { clap, work: Work::Group(entries, default), ..entry }
 }
 
 /// A command with a type for its arguments.
@@ -231,8 +282,8 @@ pub fn action<A: Args + ClientAction>(name: &'static str, help: &'static str) ->
             action.run(context)
         })
     });
-    let entry = entry(name, help, [], work);
-    Entry { clap: A::augment_args(entry.clap), ..entry }
+    let entry = row(name, help);
+    Entry { clap: A::augment_args(entry.clap), work, ..entry }
 }
 
 /// The options that every command of a client has. Its help names them in one line.
@@ -241,15 +292,9 @@ pub fn common_options() -> impl Iterator<Item = Arg> {
     options.get_arguments().cloned().collect::<Vec<_>>().into_iter()
 }
 
-const COMMON_OPTIONS: &str = "Server and output options: cued help options";
+const LIMIT: &str = "Maximum number of rows [default: 20 at a terminal, else all]";
 
-fn with_help(command: Command, help: &'static str) -> Command {
-    let command = command.after_help(COMMON_OPTIONS);
-    match help.split_once("\n\n") {
-        Some((about, _)) => command.about(about).long_about(help),
-        None => command.about(help),
-    }
-}
+const COMMON_OPTIONS: &str = "Server and output options: cued help options";
 
 impl Entry {
     pub fn name(&self) -> &str {
@@ -264,6 +309,38 @@ impl Entry {
 
     pub fn finish(self, finish: Finish) -> Self {
         Self { finish, ..self }
+    }
+
+    pub fn args(mut self, arguments: impl IntoIterator<Item = (Arg, Part)>) -> Self {
+        for (arg, part) in arguments {
+            self.parts.push((arg.get_id().to_string(), part));
+            self.clap = self.clap.arg(arg);
+        }
+        self
+    }
+
+    /// The request that the command makes: a method and a path, with names of arguments in braces. A cue, a run and a
+    /// channel are arguments of every command whose path has their place.
+    pub fn request(self, line: &'static str, view: View) -> Self {
+        let places = [("{cue}", cue()), ("{run}", run_id()), ("{channel}", channel())];
+        let places = places.into_iter().filter(|(place, _)| line.contains(place));
+        let entry = self.args(places.map(|(_, argument)| argument));
+        let clap = match view {
+            View::Pages(..) => entry
+                .clap
+                .arg(flag("limit", "N", LIMIT).value_parser(clap::value_parser!(u64).range(1..)))
+                .arg(switch("all", "Show all rows").conflicts_with("limit")),
+            _ => entry.clap,
+        };
+        Self { clap, work: Work::Request(line, view), ..entry }
+    }
+
+    pub fn code(self, code: CallCode) -> Self {
+        Self { work: Work::Code(code), ..self }
+    }
+
+    pub fn note(self, note: &'static str) -> Self {
+        Self { note, ..self }
     }
 
     /// Only these options are in the short help.
@@ -319,25 +396,23 @@ pub fn run_one(
     })
 }
 
-/// The flag of the command line that sets the field of a fault.
+/// The flag of the command line that sets the field of a fault, or removes it.
 fn flag_of(fault: &Fault, parts: &[(String, Part)], matches: &ArgMatches) -> Option<String> {
-    let field = fault.path();
-    let sets = |part: &Part| match part {
-        Part::Query(name)
-        | Part::QueryWords(name)
-        | Part::QueryCue(name)
-        | Part::QueryMoment(name)
-        | Part::QuerySwitch(name, _) => *name == field,
-        _ => false,
+    let paths = fault.paths();
+    let of_path = |path: &String| {
+        let own = parts.iter().filter(|(_, part)| part.field() == Some(path.as_str()));
+        let own: Vec<String> = own.map(|(id, _)| id.clone()).collect();
+        own.into_iter().chain(flags_of(path))
     };
-    if let Some((id, _)) = parts.iter().find(|(_, part)| sets(part)) {
-        return Some(format!("--{id}"));
-    }
-    let has = |id: &str| matches.try_contains_id(id).is_ok();
-    let is_given = |id: &str| has(id) && matches.value_source(id) == Some(ValueSource::CommandLine);
+    let has = |id: &String| matches.try_contains_id(id).is_ok();
+    let flags: Vec<String> = paths.iter().flat_map(of_path).filter(has).collect();
+    let is_given = |id: &str| matches.value_source(id) == Some(ValueSource::CommandLine);
     // What is missing, and what the command adds, has its flag too, unless a text may have the field.
-    let is_of_text = ["fields", "field", "edit"].into_iter().any(is_given);
-    fault.flag(is_given).or_else(|| fault.flag(has).filter(|_| !is_of_text))
+    let is_of_text = ["fields", "field", "edit"]
+        .into_iter()
+        .any(|id| matches.try_contains_id(id).is_ok() && is_given(id));
+    let given = flags.iter().find(|id| is_given(id));
+    given.or(flags.first().filter(|_| !is_of_text)).map(|id| format!("--{id}"))
 }
 
 pub struct Call<'a> {
@@ -384,6 +459,38 @@ impl<'a> Call<'a> {
         self.matches.get_many::<String>(id).into_iter().flatten().map(String::as_str).collect()
     }
 
+    /// The values of an argument as they were written.
+    fn raw(&self, id: &str) -> impl Iterator<Item = String> + use<'a> {
+        let values = self.matches.get_raw(id).into_iter().flatten();
+        values.map(|value| value.to_string_lossy().into_owned())
+    }
+
+    /// Sets the fields of a body that the arguments name.
+    pub fn set_fields(&self, body: &mut Value) -> Result<(), CliError> {
+        for (id, part) in self.entry.parts.iter().filter(|(id, _)| self.is_given(id)) {
+            let text = || self.raw(id).next().unwrap_or_default();
+            let (field, value) = match part {
+                Part::Body(field) => {
+                    let value: Option<&Value> = self.matches.try_get_one(id).ok().flatten();
+                    (field, value.cloned().unwrap_or_else(|| text().into()))
+                }
+                Part::BodyList(field) => (field, json!(self.texts(id))),
+                Part::BodyObject(field) => (field, input::structured(&format!("--{id}"), &text())?),
+                Part::BodySecret(field) => (field, secret(&format!("--{id}"), &text())?.into()),
+                Part::BodySwitch(field, value) => (field, value.clone()),
+                _ => continue,
+            };
+            *field.split('.').fold(&mut *body, |body, name| &mut body[name]) = value;
+        }
+        Ok(())
+    }
+
+    pub fn fields(&self) -> Result<Value, CliError> {
+        let mut body = json!({});
+        self.set_fields(&mut body)?;
+        Ok(body)
+    }
+
     /// The command line has the argument.
     pub fn is_given(&self, id: &str) -> bool {
         self.matches.value_source(id) == Some(ValueSource::CommandLine)
@@ -392,6 +499,11 @@ impl<'a> Call<'a> {
     /// False for a flag that the command does not have.
     pub fn is_set(&self, id: &str) -> bool {
         self.matches.try_get_one(id).ok().flatten().copied().unwrap_or(false)
+    }
+
+    /// The flag of the command that sets the field of a fault.
+    pub fn flag_of(&self, fault: &Fault) -> Option<String> {
+        flag_of(fault, &self.entry.parts, self.matches)
     }
 
     pub fn place(&self, id: &str) -> &str {
@@ -423,130 +535,65 @@ impl<'a> Call<'a> {
             }
             View::Sentence(id, text) => output.done(&answer, id, |object| {
                 fill(text, |name| match self.place(name) {
-                    "" => printable(&text_of(object, name)),
-                    place => printable(&output.id(place)),
+                    "" => text_of(object, name),
+                    place => output.id(place),
                 })
             }),
             View::Code(code) => code(self, &answer),
+        }?;
+        if self.entry.note.is_empty() || output.format.is_for_programs() {
+            return Ok(());
         }
+        let object = answer.value()?;
+        print_note(&fill(self.entry.note, |name| text_of(&object, name)))
     }
 
     fn request(&self, line: &'static str) -> Result<ApiRequest, CliError> {
         let (method, path) = line.split_once(' ').unwrap_or(("GET", line));
         let mut request = ApiRequest::new(method, fill(path, |id| segment(self.place(id))));
+        request.query = self.query()?;
+        let fields = self.fields()?;
+        if fields != json!({}) {
+            request = request.json(fields);
+        }
+        let wide = self.entry.wide.filter(|_| self.context.output.is_wide());
+        Ok(wide.into_iter().fold(request, |request, (field, value)| request.query(field, value)))
+    }
+
+    /// The fields of the query that the arguments set.
+    pub fn query(&self) -> Result<Vec<(&'static str, String)>, CliError> {
+        let mut fields = Vec::new();
         for (id, part) in &self.entry.parts {
-            let texts = || {
-                let values = self.matches.get_raw(id).into_iter().flatten();
-                values.map(|value| value.to_string_lossy().into_owned())
-            };
-            let text = || texts().next();
-            let (field, value) = match *part {
+            let text = || self.raw(id).next();
+            let (field, value) = match part {
                 Part::Query(field) => {
-                    request = texts().fold(request, |request, text| request.query(field, text));
+                    fields.extend(self.raw(id).map(|text| (*field, text)));
                     continue;
                 }
                 Part::QueryWords(field) => (field, text().map(|text| of_words(&text))),
-                Part::QueryCue(field) => {
-                    let cue = text().map(|text| find(self.context, &text)).transpose()?;
-                    (field, cue.map(|cue| cue.id))
-                }
+                Part::QueryCue(field) => (field, find_maybe_id(self.context, text().as_deref())?),
                 Part::QueryMoment(field) => {
                     let moment: Option<&Moment> = self.get(id);
                     let at = moment.map(|moment| moment.resolve(self.context)).transpose()?;
                     (field, at.map(|at| at.to_string()))
                 }
                 Part::QuerySwitch(field, value) => {
-                    (field, self.is_set(id).then(|| value.to_owned()))
+                    (field, self.is_set(id).then(|| (*value).to_owned()))
                 }
-                Part::Cue | Part::Run | Part::Channel | Part::Place | Part::Own => continue,
+                _ => continue,
             };
-            request = request.maybe_query(field, value);
+            fields.extend(value.map(|value| (*field, value)));
         }
-        let wide = self.entry.wide.filter(|_| self.context.output.is_wide());
-        Ok(wide.into_iter().fold(request, |request, (field, value)| request.query(field, value)))
+        Ok(fields)
     }
 }
 
-pub type Columns = &'static [(&'static str, Form, ColumnRule)];
-
-pub type Lines = &'static [(&'static str, Form)];
-
-/// How a cell is made of an object. The text is the name of a field; a dot leads into an object inside.
-#[derive(Debug, Clone, Copy)]
-pub enum Form {
-    Text(&'static str),
-    Status(&'static str),
-    /// The id of a cue or a run.
-    Id(&'static str),
-    /// A number that is of interest if it is not 0.
-    Count(&'static str),
-    /// An instant, which a table shows by its distance from now if a person reads it.
-    Time(&'static str),
-    /// An instant that needs its seconds.
-    ExactTime(&'static str),
-    Millis(&'static str),
-    /// JSON, an object on several lines.
-    Json(&'static str),
-    /// A word of the API, as a person reads it.
-    Words(&'static str),
-    List(&'static str),
-    /// A text with the fields whose names are in braces.
-    Template(&'static str),
-    Cell(fn(&Context, &Value) -> Cell),
-}
-
-impl Form {
-    fn cell(self, context: &Context, object: &Value) -> Cell {
-        match self {
-            Self::Status(name) => status(&text_of(object, name)),
-            Self::Count(name) if context.output.is_short() && object[name] == 0 => Cell::default(),
-            Self::Text(name) | Self::Count(name) => text_of(object, name).into(),
-            Self::Words(name) => in_words(&text_of(object, name)).into(),
-            Self::Id(name) => context.output.id(&text_of(object, name)).into(),
-            Self::Time(name) if context.output.is_short() => {
-                relative(&text_of(object, name), context.client.server_time()).into()
-            }
-            Self::Time(name) | Self::ExactTime(name) => {
-                context.output.times.instant(&text_of(object, name)).into()
-            }
-            Self::Millis(name) => {
-                text_of(object, name).parse().map(duration).unwrap_or_default().into()
-            }
-            Self::Json(name) => match name.split('.').fold(object, |value, name| &value[name]) {
-                value @ (Value::Object(_) | Value::Array(_)) => format!("{value:#}").into(),
-                _ => text_of(object, name).into(),
-            },
-            Self::List(name) => {
-                let texts = object[name].as_array().into_iter().flatten().filter_map(Value::as_str);
-                texts.collect::<Vec<_>>().join(", ").into()
-            }
-            Self::Template(text) => fill(text, |name| text_of(object, name)).trim().into(),
-            Self::Cell(cell) => cell(context, object),
-        }
-    }
-}
-
-pub fn fill(text: &str, value: impl Fn(&str) -> String) -> String {
-    let mut parts = text.split('{');
-    let mut filled = parts.next().unwrap_or_default().to_owned();
-    for (name, rest) in parts.filter_map(|part| part.split_once('}')) {
-        filled.push_str(&value(name));
-        filled.push_str(rest);
-    }
-    filled
-}
-
-pub fn table(columns: Columns, context: &Context, objects: &[Value]) -> Table {
-    let row =
-        |object: &Value| columns.iter().map(|(_, form, _)| form.cell(context, object)).collect();
-    let titles = columns.iter().map(|(title, _, shown)| (*title, *shown)).collect();
-    Table { columns: titles, rows: objects.iter().map(row).collect() }
-}
-
-pub fn details(lines: Lines, context: &Context, object: &Value) -> Vec<(&'static str, Cell)> {
-    let cell = |form: &Form| match *form {
-        Form::Time(name) => context.exact_time(&text_of(object, name)).into(),
-        form => form.cell(context, object),
+/// The value of a flag, from a file or a line of standard input if it names one; at a terminal it is asked for.
+fn secret(flag: &str, value: &str) -> Result<String, CliError> {
+    let read = match value {
+        "-" if can_ask() => ask_hidden(&format!("{flag}: "))?,
+        "-" => input::line(flag)?,
+        value => input::text(flag, value)?,
     };
-    lines.iter().map(|(title, form)| (*title, cell(form))).collect()
+    Ok(read.trim().to_owned())
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use clap::{Args, ColorChoice, ValueEnum as _};
 use jiff::tz::TimeZone;
+use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
 use url::Url;
 
 use crate::cli::error::{CliError, cannot, usage};
@@ -317,8 +318,26 @@ pub fn ask(question: &str) -> Result<Option<String>, CliError> {
     Ok((length > 0).then(|| answer.trim().to_owned()))
 }
 
+pub fn nothing_entered() -> CliError {
+    usage("nothing was entered")
+}
+
+/// Asks for a text that does not appear on the screen.
+pub fn ask_hidden(question: &str) -> Result<String, CliError> {
+    let failed = |error| cannot("hide the input", error);
+    let shown = tcgetattr(io::stdin()).map_err(failed)?;
+    let mut hidden = shown.clone();
+    hidden.local_modes.remove(LocalModes::ECHO);
+    tcsetattr(io::stdin(), OptionalActions::Flush, &hidden).map_err(failed)?;
+    let answer = ask(question);
+    tcsetattr(io::stdin(), OptionalActions::Now, &shown).map_err(failed)?;
+    // The end of the line was not shown either.
+    prompt("\n")?;
+    answer?.ok_or_else(nothing_entered)
+}
+
 pub fn credentials_path() -> Result<PathBuf, CliError> {
-    Ok(Credentials::path(&environment).map_err(ClientError::from)?)
+    Ok(Credentials::path(&environment)?)
 }
 
 /// The server and the key by flags, environment and credentials file.
@@ -330,14 +349,14 @@ pub fn target(args: &ClientArgs) -> Result<Target, CliError> {
     let names_profile = chosen.profile.is_some() || environment("CUED_PROFILE").is_some();
     // A machine without a home, such as a service, has no file, and needs none unless a profile is named.
     let (path, credentials) = match credentials_path() {
-        Err(_) if !names_profile => (PathBuf::new(), Credentials::default()),
-        Err(error) => return Err(error),
-        Ok(path) => {
-            let credentials = Credentials::read(&path).map_err(ClientError::from)?;
+        Err(_) if !names_profile => Default::default(),
+        path => {
+            let path = path?;
+            let credentials = Credentials::read(&path)?;
             (path, credentials)
         }
     };
-    Ok(Target::resolve(&chosen, &environment, &credentials, &path).map_err(ClientError::from)?)
+    Ok(Target::resolve(&chosen, &environment, &credentials, &path)?)
 }
 
 /// A command seems to hang during a pause of this length.

@@ -8,7 +8,7 @@ use std::thread;
 use rustix::event::{PollFd, PollFlags, poll};
 
 use crate::cli::error::{CliError, cannot};
-use crate::signals::EndSignals;
+use crate::system::signals::EndSignals;
 
 /// Runs `first` after the first SIGINT or SIGTERM, with its exit code. A second signal ends the process at once.
 fn watch_signals(first: impl FnOnce(i32) + Send + 'static) -> Result<(), CliError> {

@@ -4,14 +4,14 @@ pub mod arguments;
 pub mod command;
 pub mod commands;
 pub mod context;
-pub mod cues;
+pub mod forms;
 pub mod live_output;
 pub mod refusals;
 mod words;
 
 use clap::{Arg, ArgMatches, Command, FromArgMatches, Subcommand};
 
-use crate::cli::client::command::{Entry, View, Work, action, common_options, entry, run_one};
+use crate::cli::client::command::{Entry, View, action, common_options, group, row, run_one};
 use crate::cli::client::commands::sign_in::open::Open;
 use crate::cli::client::commands::sign_in::{Login, Logout, print_account};
 use crate::cli::client::commands::{
@@ -67,8 +67,6 @@ impl Subcommand for ClientCommand {
 }
 
 fn entries() -> Vec<Entry> {
-    let group = |name, help, entries| entry(name, help, [], Work::Group(entries, ""));
-    let whoami = Work::Request("GET /v1/auth/me", View::Code(print_account));
     let mut entries = vec![
         action::<Login>(
             "login",
@@ -79,15 +77,16 @@ fn entries() -> Vec<Entry> {
              can read. A second server gets a profile of its own. With --profile, the current profile stays the current one.",
         ),
         action::<Logout>("logout", "Sign out: revoke the stored key and remove its profile"),
-        entry("whoami", "Show the account of your key", [], whoami),
+        row("whoami", "Show the account of your key")
+            .request("GET /v1/auth/me", View::Code(print_account)),
         action::<Open>(
             "open",
             "Open the page of the server in a browser, signed in\n\nPrints a URL that signs in once, within five \
              minutes, and opens it if there is a browser and the output is a terminal. The session in the browser ends \
              when your key is revoked.",
         ),
-        group("cue", "List, add, change and fire cues", cue::entries()),
-        group("run", "List, show, replay, retry, cancel and verify runs", run::entries()),
+        group("cue", "List, add, change and fire cues", cue::entries(), ""),
+        group("run", "List, show, replay, retry, cancel and verify runs", run::entries(), ""),
         action::<schedule::Preview>("preview", "Show the next runs of a schedule without storing it").finish(
             |command| {
                 let visible = |tz: Arg| tz.hide_short_help(false).hide_long_help(false);
@@ -96,15 +95,26 @@ fn entries() -> Vec<Entry> {
         ),
         action::<tail::Tail>("tail", tail::HELP),
         action::<work::Work>("work", work::HELP),
-        group("worker", "List and remove workers", account::worker_entries()),
+        group("worker", "List and remove workers", account::worker_entries(), ""),
         group(
             "flow",
             "List limits that cues share, and the runs that wait for them",
             account::flow_entries(),
+            "",
         ),
-        group("alert", "List alerts", account::alert_entries()),
-        group("channel", "Choose where failures, recoveries and alerts are sent", channel::entries()),
-        group("account", "Show usage, API keys, sessions and secrets of your account", account::entries()),
+        group("alert", "List alerts", account::alert_entries(), ""),
+        group(
+            "channel",
+            "Choose where failures, recoveries and alerts are sent",
+            channel::entries(),
+            "",
+        ),
+        group(
+            "account",
+            "Show usage, API keys, sessions and secrets of your account",
+            account::entries(),
+            "",
+        ),
         action::<api::Api>(
             "api",
             "Make a request to the API and print the response\n\nThe response is printed unchanged, whatever its status; exit codes are those of the other commands. `/v1` may be left \
@@ -117,7 +127,7 @@ fn entries() -> Vec<Entry> {
             "Show the state of the server; exits with 1 if it is not healthy\n\nIn a container without a shell and curl, `cued health --local` is the health check: it prints `healthy`, or one \
              sentence that says what is wrong.",
         ),
-        entry("info", "Show the version and public settings of the server", [], Work::Code(health::info)),
+        row("info", "Show the version and public settings of the server").code(health::info),
         action::<sink::Sink>("sink", sink::HELP),
         action::<mcp::Mcp>("mcp", mcp::HELP),
     ];

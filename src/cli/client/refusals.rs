@@ -7,9 +7,8 @@ use crate::api::cue_names::{field_paths, flag_of, parts_of};
 use crate::cli::error::CliError;
 use crate::cli::nearest::{nearest, question};
 use crate::cli::output::table::whole_span;
-use crate::cli::printable::printable;
 use crate::client::credentials::Target;
-use crate::client::request::{ClientError, RefusedRequest};
+use crate::client::request::RefusedRequest;
 
 /// Phrases of the API, which has them from its first clients, and their meaning for a person. A run is an execution in
 /// the API alone.
@@ -43,16 +42,6 @@ const UNKNOWN: &str = "Extra inputs are not permitted";
 
 /// No other command sets it.
 pub const SET_ALERT_WEBHOOK: &str = "it with `cued api PATCH auth/me -f alert_webhook_url=URL`";
-
-/// Fields beside those of a cue, and their flags.
-const FLAGS: [(&str, &str); 6] = [
-    ("payload_override", "payload"),
-    ("send_at", "at"),
-    ("events", "event"),
-    ("quiet", "quiet-hours"),
-    ("quiet.timezone", "tz"),
-    ("remind_after_seconds", "remind-after"),
-];
 
 /// What is wrong with a field, or with the whole request.
 #[derive(Debug)]
@@ -144,20 +133,20 @@ impl Fault {
         }
     }
 
-    /// The flag that sets the field, or removes it, if `has` says that there is one.
-    pub fn flag(&self, has: impl Fn(&str) -> bool) -> Option<String> {
+    /// The path, and then those around it: an entry of a field has its flag, as a header or a tag.
+    pub fn paths(&self) -> Vec<String> {
         let path = self.path();
         let path = path.strip_prefix("filter.").unwrap_or(&path);
-        // An entry of a field has its flag: a header, a tag.
-        let around = path.rmatch_indices('.').map(|(end, _)| &path[..end]);
-        std::iter::once(path).chain(around).find_map(|path| {
-            let other = FLAGS.iter().find(|(field, _)| *field == path).map(|(_, flag)| *flag);
-            let same = (!path.contains('.')).then(|| path.replace('_', "-"));
-            let names = other.into_iter().chain(flag_of(path)).map(str::to_owned).chain(same);
-            let mut flags = names.flat_map(|name| [name.clone(), format!("no-{name}")]);
-            flags.find(|flag| has(flag)).map(|flag| format!("--{flag}"))
-        })
+        let around = path.rmatch_indices('.').map(|(end, _)| path[..end].to_owned());
+        std::iter::once(path.to_owned()).chain(around).collect()
     }
+}
+
+/// The flags that may set a field, or remove it.
+pub fn flags_of(path: &str) -> impl Iterator<Item = String> + use<> {
+    let same = (!path.contains('.')).then(|| path.replace('_', "-"));
+    let names = flag_of(path).map(str::to_owned).into_iter().chain(same);
+    names.flat_map(|name| [name.clone(), format!("no-{name}")])
 }
 
 /// The faults of a refusal, each on a line. `name` returns what the field of one is called.
@@ -176,7 +165,7 @@ pub fn reworded(
     target: &Target,
     name: &dyn Fn(&Fault) -> Option<String>,
 ) -> CliError {
-    if let CliError::Client(ClientError::Refused(refused)) = &mut error
+    if let Some(refused) = error.refused()
         && !refused.is_reworded()
     {
         let is_wrong_key = refused.status == 401 && refused.code == "invalid_api_key";
@@ -188,7 +177,7 @@ pub fn reworded(
 fn wrong_key(target: &Target) -> String {
     let source = match (target.key_variable, &target.profile) {
         (Some(name), _) => format!("the API key in {name}"),
-        (None, Some(profile)) => format!("the API key of profile {}", printable(profile)),
+        (None, Some(profile)) => format!("the API key of profile {}", profile),
         (None, None) => "this API key".to_owned(),
     };
     let remedy =
@@ -212,12 +201,12 @@ fn unknown_field(path: &str) -> Option<String> {
     let with_name = |name: &str| -> Vec<&str> {
         known.iter().copied().filter(|path| last(path) == name).collect()
     };
-    let (name, shown) = (last(path), printable(path));
+    let name = last(path);
     match path {
         "transport" => return Some("transport: it cannot be changed; add another cue".to_owned()),
         "paused" => {
             return Some(format!(
-                "there is no field {shown:?}; set status to paused, or run `cued cue pause`"
+                "there is no field {path:?}; set status to paused, or run `cued cue pause`"
             ));
         }
         path if known.contains(&path) => return None,
@@ -233,7 +222,7 @@ fn unknown_field(path: &str) -> Option<String> {
     let parts: Vec<&str> = parts_of(around).collect();
     let parts = (!parts.is_empty()).then(|| format!("{around} has {}", parts.join(", ")));
     let advice = question(&near).or(parts).map(|text| format!("; {text}")).unwrap_or_default();
-    Some(format!("there is no field {shown:?}{advice}"))
+    Some(format!("there is no field {path:?}{advice}"))
 }
 
 #[cfg(test)]

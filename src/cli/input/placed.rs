@@ -143,50 +143,49 @@ impl Placed {
         Some(entries.remove(index))
     }
 
+    /// The part with this key or index, and the place of its key.
+    fn part(&self, part: &Value) -> Option<(&Self, Place)> {
+        match (&self.node, part) {
+            (Node::Object(_), Value::String(key)) => {
+                self.entry(key).map(|entry| (&entry.value, entry.place))
+            }
+            (Node::List(items), index) => {
+                let index = usize::try_from(index.as_u64()?).ok()?;
+                items.get(index).map(|item| (item, item.place))
+            }
+            _ => None,
+        }
+    }
+
     /// The place of the part with this path of keys and indices, or of the nearest part around it. `wants_key` asks for
     /// the place of its key.
     pub fn place_of(&self, path: &[Value], wants_key: bool) -> Place {
         let (mut found, mut place) = (self, self.place);
         for part in path {
-            let next = match (&found.node, part) {
-                (Node::Object(entries), Value::String(key)) => {
-                    let entry = entries.iter().find(|entry| entry.key == *key);
-                    entry.map(|entry| (&entry.value, entry.place))
-                }
-                (Node::List(items), index) => {
-                    let index = index.as_u64().and_then(|index| usize::try_from(index).ok());
-                    index.and_then(|index| items.get(index)).map(|item| (item, item.place))
-                }
-                _ => None,
-            };
             // What is missing belongs to the key of the object that it is missing in.
-            let Some((value, key)) = next else { return place };
-            (found, place) = (value, key);
+            let Some(next) = found.part(part) else { return place };
+            (found, place) = next;
         }
         if wants_key { place } else { found.place }
     }
 
     /// The part with this path of keys and indices.
     pub fn find(&self, path: &[Value]) -> Option<&Self> {
-        path.iter().try_fold(self, |found, part| match (&found.node, part) {
-            (Node::Object(_), Value::String(key)) => found.get(key),
-            (Node::List(items), index) => index
-                .as_u64()
-                .and_then(|index| usize::try_from(index).ok())
-                .and_then(|index| items.get(index)),
-            _ => None,
-        })
+        path.iter().try_fold(self, |found, part| found.part(part).map(|(part, _)| part))
+    }
+
+    /// Whether it, or a part of it, is such a value.
+    pub fn has(&self, is_such: &dyn Fn(&Self) -> bool) -> bool {
+        let is_in_parts = match &self.node {
+            Node::Scalar(_) => false,
+            Node::List(items) => items.iter().any(|item| item.has(is_such)),
+            Node::Object(entries) => entries.iter().any(|entry| entry.value.has(is_such)),
+        };
+        is_in_parts || is_such(self)
     }
 
     /// Whether a variable of the environment is a part of it.
     pub fn is_of_environment(&self) -> bool {
-        self.has_variable
-            || match &self.node {
-                Node::Scalar(_) => false,
-                Node::List(items) => items.iter().any(Self::is_of_environment),
-                Node::Object(entries) => {
-                    entries.iter().any(|entry| entry.value.is_of_environment())
-                }
-            }
+        self.has(&|part| part.has_variable)
     }
 }

@@ -270,7 +270,7 @@ const ADVICE: [(&str, &str); 9] = [
     ("sessions", "No browser is signed in. Open the page: cued open"),
 ];
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct List {
     /// The field of the answer that has the items.
     key: &'static str,
@@ -288,20 +288,12 @@ pub struct List {
 
 impl List {
     pub fn empty(key: &'static str) -> Self {
-        Self {
-            key,
-            items: Vec::new(),
-            total: None,
-            has_more: true,
-            is_filtered: false,
-            is_limited: false,
-            single: None,
-        }
+        Self { key, has_more: true, ..Self::default() }
     }
 
     /// A whole list that no single answer has.
     pub fn of(key: &'static str, items: Vec<Value>) -> Self {
-        Self { items, has_more: false, ..Self::empty(key) }
+        Self { key, items, ..Self::default() }
     }
 
     pub fn from_response(answer: &ApiResponse, key: &'static str) -> Result<Self, CliError> {
@@ -324,11 +316,11 @@ impl List {
 
     /// What to do next if the list is empty.
     fn advice(&self) -> &'static str {
-        let advice = ADVICE.iter().find(|(key, _)| *key == self.key).map(|(_, advice)| *advice);
-        match advice {
-            _ if self.is_filtered => "Nothing matches these flags.",
-            advice => advice.unwrap_or("There are none."),
+        if self.is_filtered {
+            return "Nothing matches these flags.";
         }
+        let advice = ADVICE.iter().find(|(key, _)| *key == self.key);
+        advice.map_or("There are none.", |(_, advice)| advice)
     }
 
     /// The answer of the server unchanged; of several pages an object with all items.

@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal as _};
 
 use clap::ColorChoice;
 use jiff::tz::TimeZone;
-use jiff::{SignedDuration, Timestamp};
+use jiff::{SignedDuration, Timestamp, Zoned};
 use serde_json::Value;
 use unicode_width::UnicodeWidthStr as _;
 
@@ -313,38 +313,45 @@ impl Times {
         Self { zone }
     }
 
-    /// An instant of the API: `2026-11-22 18:00:00+01:00`. Text that is no instant stays.
+    /// An instant of the API in a format, which may depend on it. Text that is no instant stays.
+    fn formatted(&self, instant: &str, format: impl FnOnce(&Zoned) -> &'static str) -> String {
+        let Ok(at) = instant.parse::<Timestamp>() else { return instant.to_owned() };
+        let at = at.to_zoned(self.zone.clone());
+        at.strftime(format(&at)).to_string()
+    }
+
+    /// `2026-11-22 18:00:00+01:00`
     pub fn instant(&self, instant: &str) -> String {
-        let Ok(at) = instant.parse::<Timestamp>() else { return instant.to_owned() };
-        let format = if at.subsec_millisecond() == 0 {
-            "%Y-%m-%d %H:%M:%S%:z"
-        } else {
-            "%Y-%m-%d %H:%M:%S%.3f%:z"
-        };
-        at.to_zoned(self.zone.clone()).strftime(format).to_string()
+        self.formatted(instant, |at| match at.millisecond() {
+            0 => "%Y-%m-%d %H:%M:%S%:z",
+            _ => "%Y-%m-%d %H:%M:%S%.3f%:z",
+        })
     }
 
-    /// An instant of the API to the minute: `2026-11-22 18:00`. Text that is no instant stays.
+    /// To the minute: `2026-11-22 18:00`.
     pub fn minute(&self, instant: &str) -> String {
-        let Ok(at) = instant.parse::<Timestamp>() else { return instant.to_owned() };
-        at.to_zoned(self.zone.clone()).strftime("%Y-%m-%d %H:%M").to_string()
+        self.formatted(instant, |_| "%Y-%m-%d %H:%M")
     }
 
-    /// An instant of the API in a line of a log: the time of day, or the date and the minute if that is not the day of
-    /// `now`. Text that is no instant stays.
+    /// In a line of a log: the time of day, or the date and the minute if that is not the day of `now`.
     pub fn log_time(&self, instant: &str, now: Timestamp) -> String {
-        let Ok(at) = instant.parse::<Timestamp>() else { return instant.to_owned() };
-        let day = |at: Timestamp| at.to_zoned(self.zone.clone()).date();
-        let format = if day(at) == day(now) { "%H:%M:%S" } else { "%m-%d %H:%M" };
-        at.to_zoned(self.zone.clone()).strftime(format).to_string()
+        self.formatted(
+            instant,
+            |at| if self.is_of_day(at, now) { "%H:%M:%S" } else { "%m-%d %H:%M" },
+        )
     }
 
-    /// An instant of the API to the second, without the date if it is on the day of `now`, and never with the year. Text
-    /// that is no instant stays.
+    /// To the second, without the date if it is on the day of `now`, and never with the year.
     pub fn short(&self, instant: &str, now: Timestamp) -> String {
-        let Ok(at) = instant.parse::<Timestamp>() else { return instant.to_owned() };
-        let [at, now] = [at, now].map(|at| at.to_zoned(self.zone.clone()));
-        at.strftime(if at.date() == now.date() { "%H:%M:%S" } else { "%m-%d %H:%M:%S" }).to_string()
+        let format = |at: &Zoned| match self.is_of_day(at, now) {
+            true => "%H:%M:%S",
+            false => "%m-%d %H:%M:%S",
+        };
+        self.formatted(instant, format)
+    }
+
+    fn is_of_day(&self, at: &Zoned, now: Timestamp) -> bool {
+        at.date() == now.to_zoned(self.zone.clone()).date()
     }
 
     /// The time of day with milliseconds, for a line of a log.

@@ -3,8 +3,10 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
-use clap::builder::{BoolishValueParser, PossibleValue, PossibleValuesParser, TypedValueParser};
-use clap::{Args, ValueEnum};
+use clap::Args;
+use clap::builder::{
+    BoolishValueParser, PossibleValue, PossibleValuesParser, RangedI64ValueParser, TypedValueParser,
+};
 use jiff::Timestamp;
 use tempfile::TempDir;
 use tracing::Level;
@@ -84,17 +86,17 @@ pub struct Serve {
 
     /// Maximum open connections; beyond that, idle ones are closed first. One client address has at most a quarter of
     /// them once half are in use
-    #[arg(long, env = "CUED_MAX_CONNECTIONS", value_name = "COUNT", default_value = "4096", value_parser = clap::value_parser!(u32).range(1..=1_000_000), help_heading = LISTENING)]
-    max_connections: u32,
+    #[arg(long, env = "CUED_MAX_CONNECTIONS", value_name = "COUNT", default_value = "4096", value_parser = number().range(1..=1_000_000), help_heading = LISTENING)]
+    max_connections: usize,
 
     /// Memory in MiB for connections, request bodies and responses under way; one account or client address has at most
     /// a quarter
-    #[arg(long, env = "CUED_MAX_BUFFERED", value_name = "MIB", default_value = "64", value_parser = clap::value_parser!(u32).range(MIN_BUFFERED_MIB..=65_536), help_heading = LISTENING)]
-    max_buffered: u32,
+    #[arg(long, env = "CUED_MAX_BUFFERED", value_name = "MIB", default_value = "64", value_parser = number().range(MIN_BUFFERED_MIB..=65_536), help_heading = LISTENING)]
+    max_buffered: usize,
 
     /// Maximum open event streams (GET /v1/events), at most five for a user; 0 turns them off
-    #[arg(long, env = "CUED_MAX_STREAMS", value_name = "COUNT", default_value = "64", value_parser = clap::value_parser!(u16).range(0..=1024), help_heading = LISTENING)]
-    max_streams: u16,
+    #[arg(long, env = "CUED_MAX_STREAMS", value_name = "COUNT", default_value = "64", value_parser = number().range(0..=1024), help_heading = LISTENING)]
+    max_streams: usize,
 
     /// Address and port of the Prometheus endpoint /metrics. It needs no API key, so expose it only to your collector
     /// [default: off]
@@ -111,12 +113,12 @@ pub struct Serve {
     callback_ca: Option<PathBuf>,
 
     /// Maximum number of deliveries in progress, 1 to 1024
-    #[arg(long, env = "CUED_DELIVERY_THREADS", value_name = "COUNT", default_value = "64", value_parser = clap::value_parser!(u16).range(1..=1024), help_heading = CALLBACKS)]
-    delivery_threads: u16,
+    #[arg(long, env = "CUED_DELIVERY_THREADS", value_name = "COUNT", default_value = "64", value_parser = number().range(1..=1024), help_heading = CALLBACKS)]
+    delivery_threads: usize,
 
     /// Registration over HTTP; without this flag, an operator may change it [default: first-user]
-    #[arg(long, env = "CUED_REGISTRATION", value_name = "POLICY", help_heading = ACCOUNTS)]
-    registration: Option<RegistrationArg>,
+    #[arg(long, env = "CUED_REGISTRATION", value_name = "POLICY", value_parser = registration(), help_heading = ACCOUNTS)]
+    registration: Option<RegistrationPolicy>,
 
     /// JSON file with the plans and their limits (cues, executions, requests_per_minute, storage_mb); replaces free,
     /// pro and scale
@@ -144,8 +146,8 @@ pub struct Serve {
 
     /// Maximum mails in any hour, all together; half of them are for logins. Beyond that, failure mails wait and logins
     /// are refused
-    #[arg(long, env = "CUED_MAX_MAILS", value_name = "COUNT", default_value = "200", value_parser = clap::value_parser!(u32).range(2..=1_000_000), help_heading = MAIL)]
-    max_mails: u32,
+    #[arg(long, env = "CUED_MAX_MAILS", value_name = "COUNT", default_value = "200", value_parser = number().range(2..=1_000_000), help_heading = MAIL)]
+    max_mails: usize,
 
     /// Log level on standard error; each level includes those above it
     #[arg(long, env = "CUED_LOG_LEVEL", value_name = "LEVEL", default_value = "info", value_parser = log_level(), help_heading = LOGGING)]
@@ -172,14 +174,18 @@ pub struct Serve {
     stripe: StripeFlags,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum RegistrationArg {
-    /// Anyone, until the first user exists
-    FirstUser,
-    /// Anyone
-    Open,
-    /// Nobody; add users with `cued user add`
-    Closed,
+fn number() -> RangedI64ValueParser<usize> {
+    RangedI64ValueParser::new()
+}
+
+fn registration() -> impl TypedValueParser<Value = RegistrationPolicy> {
+    let policies = [
+        PossibleValue::new("first-user").help("Anyone, until the first user exists"),
+        PossibleValue::new("open").help("Anyone"),
+        PossibleValue::new("closed").help("Nobody; add users with `cued user add`"),
+    ];
+    let parse = |word: String| RegistrationPolicy::parse(&word).ok_or("there is no such policy");
+    PossibleValuesParser::new(policies).try_map(parse)
 }
 
 fn log_level() -> impl TypedValueParser<Value = Level> {
@@ -283,12 +289,6 @@ impl Serve {
             }
             given => AddressPolicy::new(given),
         };
-        let registration = match self.registration {
-            None => dev.then_some(RegistrationPolicy::Open),
-            Some(RegistrationArg::FirstUser) => Some(RegistrationPolicy::FirstUser),
-            Some(RegistrationArg::Open) => Some(RegistrationPolicy::Open),
-            Some(RegistrationArg::Closed) => Some(RegistrationPolicy::Closed),
-        };
         Ok(Config {
             public_url: self
                 .public_url
@@ -299,22 +299,21 @@ impl Serve {
             held: self.held,
             has_public_url: self.public_url.is_some(),
             dev,
-            registration,
+            registration: self.registration.or(dev.then_some(RegistrationPolicy::Open)),
             backup_dir: self.backup_dir.clone(),
             callbacks: allowed,
             plans: self.plans()?.trusting_unconfirmed(dev),
             retention: self.retain,
             stripe: self.stripe.config()?,
-            delivery_threads: usize::from(self.delivery_threads),
+            delivery_threads: self.delivery_threads,
             callback_ca: self.callback_ca.as_deref().map(read).transpose()?,
             mail: self.mail(dev)?,
-            max_mails: usize::try_from(self.max_mails).unwrap_or(usize::MAX),
+            max_mails: self.max_mails,
             http: HttpLimits {
                 allowed_hosts: self.allowed_hosts(dev),
-                max_buffered: usize::try_from(self.max_buffered)
-                    .map_or(usize::MAX, |mib| mib << 20),
-                max_connections: usize::try_from(self.max_connections).unwrap_or(usize::MAX),
-                max_streams: usize::from(self.max_streams),
+                max_buffered: self.max_buffered.saturating_mul(1 << 20),
+                max_connections: self.max_connections,
+                max_streams: self.max_streams,
                 page: self.page == OnOff::On,
                 trusted_proxies: self.trust_proxy.clone(),
                 ..HttpLimits::default()

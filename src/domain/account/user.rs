@@ -108,13 +108,9 @@ word_enum! {
 }
 
 impl RegistrationPolicy {
-    /// The number that is stored.
+    /// The number that is stored, from 1 on in the order of the words.
     pub fn number(self) -> i64 {
-        match self {
-            Self::FirstUser => 1,
-            Self::Open => 2,
-            Self::Closed => 3,
-        }
+        self as i64 + 1
     }
 
     pub fn from_number(number: i64) -> Option<Self> {

@@ -5,19 +5,26 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 
 use crate::domain::channel::message::{DIGEST, Message, Mood, Notice};
-use crate::domain::channel::{CUE_PAUSED, CUE_RECOVERED, EXECUTION_FAILED};
+use crate::domain::channel::{ALL_ALERTS, CUE_PAUSED, CUE_RECOVERED, EXECUTION_FAILED};
 
 /// Cues that a digest names in its title, and lines of its text.
 const NAMED_CUES: usize = 3;
 const DIGEST_LINES: usize = 20;
 
+/// The events that a digest counts: the event, and its words. Every other one is an alert.
+const COUNTED: [(&str, &str, &str); 4] = [
+    (EXECUTION_FAILED, "failure", "failures"),
+    (ALL_ALERTS, "alert", "alerts"),
+    (CUE_PAUSED, "pause", "pauses"),
+    (CUE_RECOVERED, "recovery", "recoveries"),
+];
+const ALERTS: usize = 1;
+
 /// What a digest counts of one cue, or of the account.
 #[derive(Debug, Default)]
 struct Tally<'a> {
-    failed: usize,
-    recovered: usize,
-    paused: usize,
-    alerts: usize,
+    /// In the order of [`COUNTED`].
+    counts: [usize; COUNTED.len()],
     last: &'a str,
     /// The worst since the last recovery.
     mood: Mood,
@@ -25,12 +32,8 @@ struct Tally<'a> {
 
 impl<'a> Tally<'a> {
     fn add(&mut self, message: &'a Message) {
-        match message.event.as_str() {
-            EXECUTION_FAILED => self.failed += 1,
-            CUE_RECOVERED => self.recovered += 1,
-            CUE_PAUSED => self.paused += 1,
-            _ => self.alerts += 1,
-        }
+        let row = COUNTED.iter().position(|(event, ..)| *event == message.event);
+        self.counts[row.unwrap_or(ALERTS)] += 1;
         self.last = &message.title;
         // What a recovery ends is no longer worth an alarm.
         let before = if message.event == CUE_RECOVERED { Mood::Info } else { self.mood };
@@ -38,7 +41,7 @@ impl<'a> Tally<'a> {
     }
 
     fn total(&self) -> usize {
-        self.failed + self.recovered + self.paused + self.alerts
+        self.counts.iter().sum()
     }
 
     fn line(&self, name: &str) -> String {
@@ -51,15 +54,11 @@ impl<'a> Tally<'a> {
 
     /// `3 failures, 1 recovery`
     fn counts(&self) -> String {
-        let counted = [
-            (self.failed, "failure", "failures"),
-            (self.alerts, "alert", "alerts"),
-            (self.paused, "pause", "pauses"),
-            (self.recovered, "recovery", "recoveries"),
-        ];
-        let words = counted.iter().filter(|(count, ..)| *count > 0);
-        words
-            .map(|(count, one, many)| format!("{count} {}", if *count == 1 { one } else { many }))
+        let counted = self.counts.iter().zip(COUNTED).filter(|(count, _)| **count > 0);
+        counted
+            .map(|(count, (_, one, many))| {
+                format!("{count} {}", if *count == 1 { one } else { many })
+            })
             .collect::<Vec<_>>()
             .join(", ")
     }
@@ -108,7 +107,8 @@ pub fn digest(id: String, notices: &[Notice], is_cut: bool, now: Timestamp) -> M
     if !rest.is_empty() {
         lines.push(rest.trim_start().to_owned());
     }
-    Message::of_account(id, DIGEST, mood.unwrap_or(Mood::Info), &title, lines.join("\n"), now)
+    let text = lines.join("\n");
+    Message { text, ..Message::new(id, DIGEST, mood.unwrap_or(Mood::Info), &title, now) }
 }
 
 #[cfg(test)]

@@ -10,7 +10,6 @@ use crate::domain::channel::{CUE_PAUSED, CUE_RECOVERED, EXECUTION_FAILED, alert_
 use crate::domain::cue::tags::Tags;
 use crate::domain::execution::attempt::FailureCause;
 use crate::domain::json::JsonText;
-use crate::domain::notification::StoredMail;
 use crate::domain::notification::alert::{Alert, Severity};
 use crate::domain::schedule::{Zone, clock_time};
 use crate::domain::text::one_line;
@@ -101,17 +100,6 @@ impl Message {
         JsonText::from(&json!(self)).into_string()
     }
 
-    pub fn mail(&self) -> StoredMail {
-        let Self { title, text, link, .. } = self;
-        let is_test = self.is_test();
-        StoredMail::Channel {
-            title: title.clone(),
-            text: text.clone(),
-            link: link.clone(),
-            is_test,
-        }
-    }
-
     pub fn is_test(&self) -> bool {
         self.event == TEST
     }
@@ -131,29 +119,22 @@ impl Message {
     pub fn test(id: &str, channel_name: &str, now: Timestamp) -> Self {
         let title = format!("Test of the channel \"{}\"", one_line(channel_name, MAX_CUE_NAME));
         let text = "Nothing has failed: this message was sent by request.";
-        Self::of_account(id.to_owned(), TEST, Mood::Info, &title, text.to_owned(), now)
+        Self { text: text.to_owned(), ..Self::new(id.to_owned(), TEST, Mood::Info, &title, now) }
     }
 
-    /// About no single cue.
-    pub fn of_account(
-        id: String,
-        event: &str,
-        mood: Mood,
-        title: &str,
-        text: String,
-        now: Timestamp,
-    ) -> Self {
+    /// About no single cue, in one line.
+    pub fn new(id: String, event: &str, mood: Mood, title: &str, at: Timestamp) -> Self {
         Self {
             id,
             event: event.to_owned(),
             mood,
             title: one_line(title, MAX_TITLE),
-            text,
+            text: String::new(),
             link: None,
             cue_id: None,
             cue_name: None,
             execution_id: None,
-            at: instant(now),
+            at: instant(at),
             alert: None,
         }
     }
@@ -188,17 +169,10 @@ impl Subject {
 
     fn message(&self, id: String, event: &str, mood: Mood, title: &str, now: Timestamp) -> Message {
         Message {
-            id,
-            event: event.to_owned(),
-            mood,
-            title: one_line(title, MAX_TITLE),
-            text: String::new(),
-            link: None,
             cue_id: Some(self.cue_id.clone()),
             cue_name: Some(self.name()),
             execution_id: self.execution_id.clone(),
-            at: instant(now),
-            alert: None,
+            ..Message::new(id, event, mood, title, now)
         }
     }
 }
@@ -338,18 +312,13 @@ pub fn alert(alert: &Alert, cue_name: Option<&str>) -> Message {
         Severity::Critical => Mood::Critical,
         Severity::Warning => Mood::Warning,
     };
+    let event = alert_event(alert.alert_type);
     Message {
-        id: alert.id.clone(),
-        event: alert_event(alert.alert_type),
-        mood,
-        title: one_line(&alert.message, MAX_TITLE),
-        text: String::new(),
-        link: None,
         cue_id: alert.cue_id.clone(),
         cue_name: cue_name.map(|name| one_line(name, MAX_CUE_NAME)),
         execution_id: alert.execution_id.map(|id| id.to_string()),
-        at: instant(alert.created_at),
         alert: Some(alert.json()),
+        ..Message::new(alert.id.clone(), &event, mood, &alert.message, alert.created_at)
     }
 }
 

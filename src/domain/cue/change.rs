@@ -2,7 +2,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::domain::api_error::{ErrorCode, FieldError, Refusal};
+use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::domain::cue::{
     Cue, CueFields, CueRequest, CueStatus, RequestedStatus, ScheduleSpec, StoredSchedule,
     Transport, jitter_delay,
@@ -238,14 +238,9 @@ fn differs_in_jitter(before: &StoredSchedule, after: &StoredSchedule) -> bool {
 }
 
 fn other_transport(stored: Transport, wanted: Transport) -> Refusal {
-    Refusal::invalid(vec![FieldError {
-        kind: "value_error",
-        loc: vec!["body".into(), "transport".into()],
-        msg: format!(
-            "Value error, should be {}, that of the cue with this slug, which cannot be changed: delete it first, or use \
-             another slug",
-            stored.as_str()
-        ),
-        input: wanted.as_str().into(),
-    }])
+    let reason = format!(
+        "should be {}, that of the cue with this slug, which cannot be changed: delete it first, or use another slug",
+        stored.as_str()
+    );
+    Refusal::invalid_value(["body", "transport"], &reason, wanted.as_str())
 }

@@ -1,9 +1,8 @@
 //! Lists of cues: the filter, which actions on many cues use too (contract §4.8), the order and positions in it, and
 //! the latest runs of a cue as letters: one of each run, newest last.
 
-use std::cmp::Ordering;
-
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 
 use crate::domain::cue::slug::SlugFilter;
 use crate::domain::cue::tags::Tags;
@@ -18,21 +17,29 @@ pub const MAX_SEARCH: usize = 100;
 /// Characters of a description that are searched: a page may look at all cues of a user.
 const MAX_SEARCHED: usize = 1_000;
 
-/// The text of `q`, folded once. Two texts match if they differ in case alone.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SearchText(String);
+/// The texts of a cue that are searched.
+#[derive(Debug, Clone, Copy)]
+pub struct SearchedTexts<'a> {
+    pub id: &'a str,
+    pub name: &'a str,
+    pub slug: Option<&'a str>,
+    pub description: Option<&'a str>,
+    pub callback_url: Option<&'a str>,
+    /// A JSON array.
+    pub tags: Option<&'a str>,
+}
 
-impl SearchText {
-    pub fn new(text: &str) -> Self {
-        Self(fold(text))
-    }
-
-    fn is_in(&self, text: &str) -> bool {
-        fold(text).contains(&self.0)
-    }
-
-    pub fn as_str(&self) -> &str {
-        &self.0
+impl SearchedTexts<'_> {
+    /// Returns whether `q`, which is folded, is a part of the name, of the slug, of a tag, of the description or of the
+    /// host of the callback, or the beginning of the id.
+    pub fn have(&self, q: &str) -> bool {
+        let is_in = |text: &str| fold(text).contains(q);
+        is_in(self.name)
+            || self.id.starts_with(q)
+            || self.slug.is_some_and(is_in)
+            || self.tags.is_some_and(|tags| tags.split('"').skip(1).step_by(2).any(is_in))
+            || self.callback_url.is_some_and(|url| is_in(&host_of(url)))
+            || self.description.is_some_and(|text| is_in(searched(text)))
     }
 }
 
@@ -54,9 +61,10 @@ fn searched(description: &str) -> &str {
     }
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct CueFilter {
-    pub q: Option<SearchText>,
+    /// A text of [`fold`]. Two texts match if they differ in case alone.
+    pub q: Option<String>,
     pub status: Option<CueStatus>,
     pub transport: Option<Transport>,
     pub slug: Option<SlugFilter>,
@@ -66,41 +74,17 @@ pub struct CueFilter {
     pub failing: Option<bool>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CueFacts<'a> {
-    pub id: &'a str,
-    pub name: &'a str,
-    pub slug: Option<&'a str>,
-    pub description: Option<&'a str>,
-    pub callback_url: Option<&'a str>,
-    pub tags: Tags,
-    pub status: CueStatus,
-    pub transport: Transport,
-    pub is_failing: bool,
-}
-
 impl CueFilter {
-    /// Without slug and tags, which the store looks up. `q` is a part of the name, of the slug, of a tag, of the
-    /// description or of the host of the callback, or the beginning of the id.
-    pub fn matches(&self, cue: &CueFacts<'_>) -> bool {
-        self.status.is_none_or(|status| status == cue.status)
-            && self.transport.is_none_or(|transport| transport == cue.transport)
-            && self.failing.is_none_or(|failing| failing == cue.is_failing)
-            && self.q.as_ref().is_none_or(|q| {
-                q.is_in(cue.name)
-                    || cue.id.starts_with(&q.0)
-                    || cue.slug.is_some_and(|slug| q.is_in(slug))
-                    || cue.tags.iter().any(|tag| q.is_in(tag))
-                    || cue.callback_url.is_some_and(|url| q.is_in(&host_of(url)))
-                    || cue.description.is_some_and(|text| q.is_in(searched(text)))
-            })
+    /// Returns whether the number of the cues that match is known without a look at them.
+    pub fn is_by_status(&self) -> bool {
+        *self == Self { status: self.status, ..Self::default() }
     }
 }
 
 word_enum! {
     /// The sort key of a list. A minus sign is descending. Cues with the same value are in the order of their creation,
     /// which is reversed with the list, and those without a value are last in either direction.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
     pub enum CueSort {
         Oldest = "created",
         Newest = "-created",
@@ -113,7 +97,8 @@ word_enum! {
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
 pub enum SortValue {
     /// None: the list is ordered by row key.
     None,
@@ -137,32 +122,16 @@ impl CueSort {
     }
 
     pub fn position_of(self, cue: &Cue) -> ListPosition {
-        let instant =
-            |at: Option<jiff::Timestamp>| SortValue::instant(at.map(|at| at.as_millisecond()));
+        let instant = |at: Option<Timestamp>| {
+            at.map_or(SortValue::None, |at| SortValue::Instant(at.as_millisecond()))
+        };
         let value = match self {
             Self::Oldest | Self::Newest => SortValue::None,
-            Self::Name | Self::NameDescending => SortValue::name(&cue.fields.name),
+            Self::Name | Self::NameDescending => SortValue::Name(fold(&cue.fields.name)),
             Self::NextRun | Self::NextRunDescending => instant(cue.next_run),
             Self::LastRun | Self::LastRunDescending => instant(cue.last_run),
         };
         ListPosition { value, key: cue.key }
-    }
-
-    pub fn compare(self, one: &ListPosition, other: &ListPosition) -> Ordering {
-        let ascending = one.value.cmp(&other.value).then(one.key.cmp(&other.key));
-        let ordered = if self.is_descending() { ascending.reverse() } else { ascending };
-        let has_none = |position: &ListPosition| position.value == SortValue::None;
-        has_none(one).cmp(&has_none(other)).then(ordered)
-    }
-}
-
-impl SortValue {
-    pub fn instant(millis: Option<i64>) -> Self {
-        millis.map_or(Self::None, Self::Instant)
-    }
-
-    pub fn name(name: &str) -> Self {
-        Self::Name(fold(name))
     }
 }
 
@@ -204,21 +173,6 @@ pub fn letters(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn sorted(sort: CueSort, values: &[SortValue]) -> Vec<i64> {
-        let positions = values.iter().cloned().zip((1..).map(CueKey::new));
-        let positions = positions.map(|(value, key)| ListPosition { value, key });
-        let mut positions: Vec<ListPosition> = positions.collect();
-        positions.sort_by(|one, other| sort.compare(one, other));
-        positions.iter().map(|position| position.key.number()).collect()
-    }
-
-    #[test]
-    fn cues_without_a_value_are_last_in_both_directions() {
-        let values = [None, Some(3), Some(-1), None, Some(3)].map(SortValue::instant);
-        assert_eq!(sorted(CueSort::NextRun, &values), [3, 2, 5, 1, 4]);
-        assert_eq!(sorted(CueSort::LastRunDescending, &values), [5, 2, 3, 4, 1]);
-    }
 
     fn at(second: i64) -> Timestamp {
         Timestamp::from_second(second).unwrap()

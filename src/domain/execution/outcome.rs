@@ -11,7 +11,7 @@ use serde_json::Value;
 use url::Url;
 
 use crate::domain::api_error::{ErrorCode, Refusal};
-use crate::domain::json::{self, JsonObject, JsonStr, JsonText, merged};
+use crate::domain::json::{JsonObject, JsonStr, JsonText, merged};
 use crate::domain::text::word_enum;
 
 pub const MAX_METADATA_BYTES: usize = 10_240;
@@ -41,33 +41,6 @@ impl OutcomeReport {
             return Err(Refusal::new(ErrorCode::MetadataTooLarge, message));
         }
         Ok(Outcome { report: self, recorded_at: now, verdict: None })
-    }
-
-    /// The outcome in the body of a response received at `now` (contract §6.10): an object with the fields of a report.
-    /// `None` if it is too long, or would be refused as a report.
-    pub fn from_response(body: &[u8], now: Timestamp) -> Option<Outcome> {
-        if body.len() > MAX_RESPONSE_OUTCOME {
-            return None;
-        }
-        let body = json::read(body).ok()?;
-        let object = JsonObject::from_text(body.get())?;
-        let given = |name: &str| object.get(name).filter(|value| !value.is_null());
-        let text = |name: &str| match given(name).map(|value| value.as_text()) {
-            None => Some(None),
-            Some(text) => text.and_then(|text| storable(&text)).map(Some),
-        };
-        let metadata = given("metadata");
-        if metadata.is_some_and(|metadata| metadata.entries().is_none()) {
-            return None;
-        }
-        let report = Self {
-            success: object.get("success")?.as_bool()?,
-            result: text("result")?,
-            error: text("error")?,
-            metadata: metadata.map(JsonText::from),
-            evidence: Evidence::from_report(&object)?,
-        };
-        report.record(now).ok()
     }
 
     pub fn without_texts(self) -> Self {
@@ -223,30 +196,6 @@ impl Evidence {
         };
     }
 
-    /// The evidence among the members of a report. `None` if one of them is no evidence.
-    pub fn from_report(report: &JsonObject<'_>) -> Option<Self> {
-        let mut fields: Vec<(&str, JsonText)> = Vec::new();
-        for name in TEXTS {
-            if let Some(value) = report.get(name).filter(|value| !value.is_null()) {
-                let text = value.as_text().and_then(|text| storable(&text))?;
-                if name == RESULT_URL && !is_storable_url(&text) {
-                    return None;
-                }
-                fields.push((name, evidence(name, &text)));
-            }
-        }
-        if let Some(artifacts) = report.get(ARTIFACTS).filter(|value| !value.is_null()) {
-            let is_short = artifacts.items()?.nth(MAX_ARTIFACTS).is_none()
-                && !is_too_long_as_artifacts(artifacts);
-            if !is_short || first_bad_artifact_url(artifacts).is_some() {
-                return None;
-            }
-            fields.push((ARTIFACTS, with_trimmed_urls(artifacts)));
-        }
-        let fields = fields.iter().map(|(name, value)| (*name, value.get())).collect();
-        Some(JsonText::object(fields).into())
-    }
-
     fn get(&self, field: &str) -> Option<JsonStr<'_>> {
         let mut entries = self.0.as_ref()?.get().entries()?;
         entries.find(|(name, _)| *name == field).map(|(_, value)| value)
@@ -266,29 +215,32 @@ word_enum! {
 }
 
 impl VerificationMode {
+    /// The field of the evidence that this mode requires.
+    fn required(self) -> Option<&'static str> {
+        match self {
+            Self::None | Self::Manual => None,
+            Self::RequireExternalId => Some("external_id"),
+            Self::RequireResultUrl => Some(RESULT_URL),
+            Self::RequireArtifacts => Some(ARTIFACTS),
+        }
+    }
+
     /// Returns whether `evidence` is what this mode requires. False for modes that require none.
     pub fn is_satisfied_by(self, evidence: &Evidence) -> bool {
-        match self {
-            Self::None | Self::Manual => false,
-            Self::RequireExternalId => evidence.shows("external_id"),
-            Self::RequireResultUrl => evidence.shows_url("result_url"),
-            Self::RequireArtifacts => evidence.shows(ARTIFACTS),
-        }
+        self.required().is_some_and(|field| match field {
+            RESULT_URL => evidence.shows_url(field),
+            field => evidence.shows(field),
+        })
     }
 }
 
 /// The reason of `verification_failed` as a clause: the person's, or the evidence that the mode requires and lacks.
 pub fn failure_reason(mode: VerificationMode, verdict: Option<&Verdict>) -> String {
-    let missing = match (verdict, mode) {
-        (Some(Verdict { reason: Some(reason), .. }), _) => return reason.clone(),
-        (Some(_), _) | (None, VerificationMode::None | VerificationMode::Manual) => {
-            return "it was found to be wrong".to_owned();
-        }
-        (None, VerificationMode::RequireExternalId) => "external_id",
-        (None, VerificationMode::RequireResultUrl) => "result_url",
-        (None, VerificationMode::RequireArtifacts) => ARTIFACTS,
-    };
-    format!("its evidence has no {missing}")
+    match (verdict, mode.required()) {
+        (Some(Verdict { reason: Some(reason), .. }), _) => reason.clone(),
+        (None, Some(missing)) => format!("its evidence has no {missing}"),
+        _ => "it was found to be wrong".to_owned(),
+    }
 }
 
 word_enum! {

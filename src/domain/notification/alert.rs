@@ -4,7 +4,6 @@
 //! A user sends a test alert to see that the alert webhook works (contract §6.9). It is in no list of alerts.
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -84,105 +83,137 @@ impl AlertType {
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum NewAlert {
-    ConsecutiveFailures {
-        failures: i64,
-    },
-    VerificationFailed {
-        reason: String,
-    },
-    ClaimLost {
-        worker_id: String,
-        attempt: u32,
-    },
-    Unclaimed {
-        pending_minutes: i64,
-        /// Executions of the cue that wait, of the newest [`MAX_COUNTED_WAITING`].
-        waiting: u32,
-        task: Option<String>,
-        /// How often the cue was due while the execution held it up, and since when.
-        held_up: Option<(u64, Timestamp)>,
-    },
-    OutcomeMissing {
-        deadline_seconds: u32,
-    },
+/// What an alert says, before it is raised.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewAlert {
+    pub alert_type: AlertType,
+    message: String,
+    metadata: Value,
 }
 
 impl NewAlert {
-    pub fn alert_type(&self) -> AlertType {
-        match self {
-            Self::ConsecutiveFailures { .. } => AlertType::ConsecutiveFailures,
-            Self::VerificationFailed { .. } => AlertType::VerificationFailed,
-            Self::ClaimLost { .. } => AlertType::ClaimLost,
-            Self::Unclaimed { .. } => AlertType::Unclaimed,
-            Self::OutcomeMissing { .. } => AlertType::OutcomeMissing,
-        }
+    fn new(alert_type: AlertType, message: String, metadata: Value) -> Self {
+        Self { alert_type, message, metadata }
     }
 
-    pub fn message(&self, cue_name: &str) -> String {
-        let cue_name = one_line(cue_name, MAX_QUOTED_CHARS);
-        match self {
-            Self::ConsecutiveFailures { failures } => {
-                format!("{cue_name} has failed {failures} times in a row")
-            }
-            Self::VerificationFailed { reason } => {
-                format!(
-                    "An outcome of {cue_name} was not verified: {}",
-                    one_line(reason, MAX_QUOTED_CHARS)
-                )
-            }
-            Self::ClaimLost { worker_id, .. } => format!(
-                "Worker {} lost its claim on a run of {cue_name}: its lease ended without a report or a sign \
-                 of life",
-                one_line(worker_id, MAX_QUOTED_CHARS)
-            ),
-            Self::OutcomeMissing { deadline_seconds } => format!(
-                "{cue_name} was delivered, but its outcome was not reported within {deadline_seconds} s"
-            ),
-            Self::Unclaimed { pending_minutes, waiting, held_up, .. } => {
-                let rest = match (held_up, waiting) {
-                    (Some((due, _)), _) => format!("; the cue was due {due} times and has not run"),
-                    (None, 0 | 1) => String::new(),
-                    (None, &(MAX_COUNTED_WAITING..)) => {
-                        format!("; {MAX_COUNTED_WAITING} or more are waiting")
-                    }
-                    (None, _) => format!("; {waiting} are waiting"),
-                };
-                format!(
-                    "No worker has claimed a run of {cue_name} for {pending_minutes} minutes{rest}"
-                )
-            }
-        }
+    pub fn consecutive_failures(cue_name: &str, failures: i64) -> Self {
+        Self::new(
+            AlertType::ConsecutiveFailures,
+            format!("{} has failed {failures} times in a row", quoted(cue_name)),
+            failure_counts(failures),
+        )
     }
 
-    pub fn metadata(&self) -> Value {
-        match self {
-            // Receivers of the public service read `consecutive_failures` and `outcome_state`.
-            Self::ConsecutiveFailures { failures } => {
-                json!({"failure_count": failures, "consecutive_failures": failures})
-            }
-            Self::VerificationFailed { reason } => json!({
-                "reason": one_line(reason, MAX_QUOTED_CHARS),
-                "outcome_state": OutcomeState::VerificationFailed.as_str(),
-            }),
-            Self::OutcomeMissing { deadline_seconds } => json!({
+    pub fn verification_failed(cue_name: &str, reason: &str) -> Self {
+        let (cue_name, reason) = (quoted(cue_name), quoted(reason));
+        Self::new(
+            AlertType::VerificationFailed,
+            format!("An outcome of {cue_name} was not verified: {reason}"),
+            json!({"reason": reason, "outcome_state": OutcomeState::VerificationFailed.as_str()}),
+        )
+    }
+
+    pub fn claim_lost(cue_name: &str, worker_id: &str, attempt: u32) -> Self {
+        let message = format!(
+            "Worker {} lost its claim on a run of {}: its lease ended without a report or a sign of life",
+            quoted(worker_id),
+            quoted(cue_name)
+        );
+        let metadata = json!({"worker_id": worker_id, "attempt": attempt});
+        Self::new(AlertType::ClaimLost, message, metadata)
+    }
+
+    pub fn outcome_missing(cue_name: &str, deadline_seconds: u32) -> Self {
+        Self::new(
+            AlertType::OutcomeMissing,
+            format!(
+                "{} was delivered, but its outcome was not reported within {deadline_seconds} s",
+                quoted(cue_name)
+            ),
+            json!({
                 "outcome_deadline_seconds": deadline_seconds,
                 "outcome_state": OutcomeState::Missing.as_str(),
             }),
-            Self::ClaimLost { worker_id, attempt } => {
-                json!({"worker_id": worker_id, "attempt": attempt})
-            }
-            Self::Unclaimed { pending_minutes, waiting, task, held_up } => {
-                let mut metadata = json!({"pending_minutes": pending_minutes, "waiting_executions": waiting, "task": task});
-                if let Some((due, since)) = held_up {
-                    metadata["due_runs"] = (*due).into();
-                    metadata["due_since"] = instant(*since).into();
-                }
-                metadata
-            }
-        }
+        )
     }
+
+    /// `waiting` executions of the cue, counted up to [`MAX_COUNTED_WAITING`], wait for a worker. `held_up` is how often
+    /// the cue was due while the execution held it up, and since when.
+    pub fn unclaimed(
+        cue_name: &str,
+        pending_minutes: i64,
+        waiting: u32,
+        task: Option<&str>,
+        held_up: Option<(u64, Timestamp)>,
+    ) -> Self {
+        let rest = match (held_up, waiting) {
+            (Some((due, _)), _) => format!("; the cue was due {due} times and has not run"),
+            (None, 0 | 1) => String::new(),
+            (None, MAX_COUNTED_WAITING..) => format!("; {MAX_COUNTED_WAITING} or more are waiting"),
+            (None, _) => format!("; {waiting} are waiting"),
+        };
+        let cue_name = quoted(cue_name);
+        let message = format!(
+            "No worker has claimed a run of {cue_name} for {pending_minutes} minutes{rest}"
+        );
+        let mut metadata = json!({"pending_minutes": pending_minutes, "waiting_executions": waiting, "task": task});
+        if let Some((due, since)) = held_up {
+            metadata["due_runs"] = due.into();
+            metadata["due_since"] = instant(since).into();
+        }
+        Self::new(AlertType::Unclaimed, message, metadata)
+    }
+
+    /// The runs of an account that caught up after an outage.
+    pub fn catch_up(caught_up: CaughtUp) -> Self {
+        let CaughtUp { runs, first, last } = caught_up;
+        let (from, to) = (instant(first), instant(last));
+        let noun = if runs == 1 { "run" } else { "runs" };
+        Self::new(
+            AlertType::CatchUp,
+            format!("{runs} missed {noun} caught up after an outage: due from {from} to {to}"),
+            json!({"runs": runs, "from": from, "to": to}),
+        )
+    }
+
+    pub fn clock_behind(newest: Timestamp, now: Timestamp) -> Self {
+        let until = instant(newest);
+        let message = format!(
+            "The clock of the server went back to {}: no cue fires by schedule before {until}, or until the operator \
+             runs `cued clock accept`",
+            instant(now)
+        );
+        Self::new(AlertType::ClockBehind, message, json!({"until": until}))
+    }
+
+    pub fn time_zone_changed(moved: &MovedRuns) -> Self {
+        let runs =
+            if moved.count == 1 { "a next run" } else { &format!("{} next runs", moved.count) };
+        let moves = moved.first.iter().map(|run| {
+            json!({"cue_id": run.cue_id, "timezone": run.zone, "from": instant(run.from), "to": instant(run.to)})
+        });
+        Self::new(
+            AlertType::TimeZoneChanged,
+            format!("The rules of time zones changed, and {runs} moved: {}", moved.named()),
+            json!({"runs": moved.count, "moved": moves.collect::<Vec<_>>()}),
+        )
+    }
+
+    /// The alert of an account, about no single cue.
+    pub fn of_account(self, id: String, created_at: Timestamp) -> Alert {
+        let Self { alert_type, message, metadata } = self;
+        Alert { id, alert_type, cue_id: None, execution_id: None, message, metadata, created_at }
+    }
+}
+
+/// The text of a user or a worker in the sentence of an alert.
+fn quoted(text: &str) -> String {
+    one_line(text, MAX_QUOTED_CHARS)
+}
+
+/// Receivers of the public service read `consecutive_failures`.
+fn failure_counts(failures: i64) -> Value {
+    json!({"failure_count": failures, "consecutive_failures": failures})
 }
 
 /// The next run of a cue after a change of the rules of its zone.
@@ -204,13 +235,10 @@ pub struct MovedRuns {
 
 impl MovedRuns {
     pub fn push(&mut self, run: MovedRun) {
-        self.add(Self { count: 1, first: vec![run] });
-    }
-
-    pub fn add(&mut self, other: Self) {
-        self.count += other.count;
-        let room = MAX_LISTED_MOVES - self.first.len();
-        self.first.extend(other.first.into_iter().take(room));
+        self.count += 1;
+        if self.first.len() < MAX_LISTED_MOVES {
+            self.first.push(run);
+        }
     }
 
     fn named(&self) -> String {
@@ -238,61 +266,7 @@ pub struct Alert {
 }
 
 impl Alert {
-    /// The alert about the runs of an account that caught up after an outage, which ended at `created_at`.
-    pub fn catch_up(id: String, caught_up: CaughtUp, created_at: Timestamp) -> Self {
-        let CaughtUp { runs, first, last } = caught_up;
-        let (from, to) = (instant(first), instant(last));
-        let noun = if runs == 1 { "run" } else { "runs" };
-        Self {
-            id,
-            alert_type: AlertType::CatchUp,
-            cue_id: None,
-            execution_id: None,
-            message: format!(
-                "{runs} missed {noun} caught up after an outage: due from {from} to {to}"
-            ),
-            metadata: json!({"runs": runs, "from": from, "to": to}),
-            created_at,
-        }
-    }
-
-    pub fn clock_behind(id: String, newest: Timestamp, now: Timestamp) -> Self {
-        let (until, created_at) = (instant(newest), now);
-        Self {
-            id,
-            alert_type: AlertType::ClockBehind,
-            cue_id: None,
-            execution_id: None,
-            message: format!(
-                "The clock of the server went back to {}: no cue fires by schedule before {until}, or until the operator \
-                 runs `cued clock accept`",
-                instant(now)
-            ),
-            metadata: json!({"until": until}),
-            created_at,
-        }
-    }
-
-    pub fn time_zone_changed(id: String, moved: &MovedRuns, created_at: Timestamp) -> Self {
-        let runs =
-            if moved.count == 1 { "a next run" } else { &format!("{} next runs", moved.count) };
-        let message =
-            format!("The rules of time zones changed, and {runs} moved: {}", moved.named());
-        let moves = moved.first.iter().map(|run| {
-            json!({"cue_id": run.cue_id, "timezone": run.zone, "from": instant(run.from), "to": instant(run.to)})
-        });
-        Self {
-            id,
-            alert_type: AlertType::TimeZoneChanged,
-            cue_id: None,
-            execution_id: None,
-            message,
-            metadata: json!({"runs": moved.count, "moved": moves.collect::<Vec<_>>()}),
-            created_at,
-        }
-    }
-
-    /// The runs of an alert that [`Alert::catch_up`] made.
+    /// The runs of an alert that [`NewAlert::catch_up`] made.
     /// Errors: text for the operator, if the metadata is not that of such an alert.
     pub fn caught_up(&self) -> Result<CaughtUp, String> {
         let read = |field: &str| -> Result<Timestamp, String> {
@@ -347,32 +321,21 @@ pub struct TestAttempt {
     pub next: NextStep,
 }
 
-/// Test alerts whose requests wait for the first attempt, at most one per user.
-#[derive(Debug, Default)]
+/// Tests whose requests wait for the first attempt, at most one per user: the id of the notification, and what gets the
+/// attempt.
+#[derive(Default)]
 pub struct RunningTests {
-    of_users: HashMap<UserKey, RunningTest>,
+    of_users: HashMap<UserKey, (String, OnAttempt)>,
 }
 
-#[derive(Debug)]
-struct RunningTest {
-    id: String,
-    attempt: Option<TestAttempt>,
-    /// The result of the attempt is stored, so that what its caller reads next has it.
-    is_stored: bool,
-}
+pub type OnAttempt = Box<dyn FnOnce(TestAttempt) + Send>;
 
 /// The body of the test alert `id`: an alert after the third failure, without a cue and an execution, and with `test`.
 pub fn test_alert(id: &str, now: Timestamp) -> Value {
-    let alert = Alert {
-        id: id.to_owned(),
-        alert_type: AlertType::ConsecutiveFailures,
-        cue_id: None,
-        execution_id: None,
-        message: "This is a test alert, sent by request: nothing has failed".to_owned(),
-        metadata: NewAlert::ConsecutiveFailures { failures: ALERT_THRESHOLD }.metadata(),
-        created_at: now,
-    };
-    let mut body = alert.json();
+    let message = "This is a test alert, sent by request: nothing has failed".to_owned();
+    let metadata = failure_counts(ALERT_THRESHOLD);
+    let alert = NewAlert::new(AlertType::ConsecutiveFailures, message, metadata);
+    let mut body = alert.of_account(id.to_owned(), now).json();
     body["test"] = true.into();
     body
 }
@@ -384,44 +347,34 @@ impl TestAttempt {
 }
 
 impl RunningTests {
-    /// Begins to wait for the test alert `id`; [`RunningTests::end`] must follow.
-    pub fn begin(&mut self, user_key: UserKey, id: String) -> Result<(), Refusal> {
-        match self.of_users.entry(user_key) {
-            Entry::Vacant(place) => {
-                place.insert(RunningTest { id, attempt: None, is_stored: false });
-                Ok(())
-            }
-            Entry::Occupied(_) => {
-                let message = "A test alert of the account is being sent; wait for its answer, then send another";
-                let refusal = Refusal::new(ErrorCode::RateLimitExceeded, message);
-                Err(Refusal { retry_after: Some(RETRY_AFTER), ..refusal })
-            }
+    /// Begins to wait for the notification `id`, whose first attempt `on_attempt` gets; [`RunningTests::end`] must follow.
+    pub fn begin(
+        &mut self,
+        user_key: UserKey,
+        id: String,
+        on_attempt: OnAttempt,
+    ) -> Result<(), Refusal> {
+        if self.of_users.contains_key(&user_key) {
+            let message =
+                "A test alert of the account is being sent; wait for its answer, then send another";
+            return Err(
+                Refusal::new(ErrorCode::RateLimitExceeded, message).retry_after(RETRY_AFTER)
+            );
+        }
+        self.of_users.insert(user_key, (id, on_attempt));
+        Ok(())
+    }
+
+    /// Passes the first attempt to send the user's notification `id` to the request that waits for it, if one does.
+    pub fn pass(&mut self, user_key: UserKey, id: &str, attempt: TestAttempt) {
+        if let Some(on_attempt) = self.end(user_key, id) {
+            on_attempt(attempt);
         }
     }
 
-    /// Keeps the first attempt to send the user's notification `id`, if a request waits for it.
-    pub fn record(&mut self, user_key: UserKey, id: &str, attempt: impl FnOnce() -> TestAttempt) {
-        if let Some(test) = self.of_users.get_mut(&user_key).filter(|test| test.id == id) {
-            test.attempt.get_or_insert_with(attempt);
-        }
-    }
-
-    /// Lets the request that waits for the notification `id` have its attempt. Returns whether one waits.
-    pub fn release(&mut self, id: &str) -> bool {
-        let test = self.of_users.values_mut().find(|test| test.id == id);
-        test.is_some_and(|test| {
-            test.is_stored = true;
-            true
-        })
-    }
-
-    pub fn attempt(&self, user_key: UserKey) -> Option<TestAttempt> {
-        let test = self.of_users.get(&user_key).filter(|test| test.is_stored)?;
-        test.attempt.clone()
-    }
-
-    pub fn end(&mut self, user_key: UserKey) {
-        self.of_users.remove(&user_key);
+    pub fn end(&mut self, user_key: UserKey, id: &str) -> Option<OnAttempt> {
+        self.of_users.get(&user_key).filter(|(running, _)| running == id)?;
+        self.of_users.remove(&user_key).map(|(_, on_attempt)| on_attempt)
     }
 }
 
@@ -434,7 +387,8 @@ mod tests {
         let at = |text: &str| text.parse::<Timestamp>().unwrap();
         let (first, last) = (at("2026-01-01T10:00:00Z"), at("2026-01-01T12:00:00Z"));
         let caught_up = CaughtUp { runs: 3, first, last };
-        let alert = Alert::catch_up("id".to_owned(), caught_up, at("2026-01-01T12:30:00Z"));
+        let alert =
+            NewAlert::catch_up(caught_up).of_account("id".to_owned(), at("2026-01-01T12:30:00Z"));
         assert_eq!(alert.caught_up(), Ok(caught_up));
         let damaged =
             Alert { metadata: json!({"runs": 3, "from": "noon", "to": null}), ..alert.clone() };

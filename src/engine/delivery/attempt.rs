@@ -5,10 +5,13 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
+use crate::api::fields::JsonFields;
+use crate::api::work::read_report;
 use crate::domain::cue_fields::expired_message;
 use crate::domain::execution::attempt::{FailureCause, requested_pause};
-use crate::domain::execution::outcome::{MAX_RESPONSE_OUTCOME, Outcome, OutcomeReport};
+use crate::domain::execution::outcome::{MAX_RESPONSE_OUTCOME, Outcome};
 use crate::domain::execution::{AttemptResult, NextStep, RetryPolicy, after_attempt};
+use crate::domain::json::{self, JsonText};
 use crate::domain::webhook::callback::DEFAULT_TIMEOUT_SECONDS;
 use crate::domain::webhook::delivery::{
     AttemptRef, DeliverySpec, SignedRequest, kept_headers, signed_request,
@@ -18,8 +21,8 @@ use crate::engine::webhook_client::{
 };
 use crate::error::Error;
 use crate::metrics::milliseconds;
-use crate::panics;
 use crate::store::executions::delivery_queue::{AttemptRecord, ClaimedDelivery, LoadedDelivery};
+use crate::system::panics;
 
 /// The pause after a database error, before another attempt: long enough to keep the log readable while a disk fails.
 const AFTER_READ_ERROR: SignedDuration = SignedDuration::from_secs(5);
@@ -51,18 +54,30 @@ pub fn attempt_result(result: &SendResult, now: Timestamp) -> AttemptResult {
     }
 }
 
-pub(in crate::engine) fn status_and_error(
-    result: &SendResult,
-    is_success: bool,
-) -> (Option<u16>, Option<String>) {
+/// Why an attempt has failed; `None` for a success.
+pub(in crate::engine) fn failure_cause(result: &SendResult) -> Option<FailureCause> {
+    match result {
+        Ok(response) => FailureCause::from_status(response.http_status),
+        Err(error) => Some(error.cause()),
+    }
+}
+
+pub(in crate::engine) fn status_and_error(result: &SendResult) -> (Option<u16>, Option<String>) {
     match result {
         Ok(WebhookResponse { http_status, note, .. }) => {
-            let message =
-                if is_success { note.clone() } else { Some(status_message(*http_status)) };
+            let message = match failure_cause(result) {
+                None => note.clone(),
+                Some(_) => Some(status_message(*http_status)),
+            };
             (Some(*http_status), message)
         }
         Err(error) => (None, Some(error.to_string())),
     }
+}
+
+/// The headers of a request or a response as they are stored and shown.
+pub(in crate::engine) fn shown_headers(headers: &[(String, String)]) -> JsonText {
+    kept_headers(headers.iter().map(|(name, value)| (name.as_str(), value.as_str())))
 }
 
 /// Sends a claimed execution and returns its record. Reads the time with `now` before and after; `None` from it, when
@@ -134,11 +149,8 @@ fn classify(
         after_attempt(retry, claimed.attempt_ref.attempt, &attempt_result(&result, now), now)
     });
     let is_success = next == NextStep::Success;
-    let (http_status, error_message) = status_and_error(&result, is_success);
-    let cause = match &result {
-        Ok(response) => FailureCause::from_status(response.http_status),
-        Err(error) => Some(error.cause()),
-    };
+    let (http_status, error_message) = status_and_error(&result);
+    let cause = failure_cause(&result);
     let mut record = AttemptRecord {
         attempt_ref: claimed.attempt_ref,
         at: now,
@@ -159,9 +171,7 @@ fn classify(
             if is_success && claimed.takes_outcome {
                 record.outcome = reported_outcome(&claimed.attempt_ref, &response.body, now);
             }
-            let headers =
-                response.headers.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-            record.response_headers = (!is_success).then(|| kept_headers(headers));
+            record.response_headers = (!is_success).then(|| shown_headers(&response.headers));
             None
         }
         Err(error) => error.detail(),
@@ -181,10 +191,18 @@ fn end_if_expired(record: &mut AttemptRecord, claimed: &ClaimedDelivery) {
     }
 }
 
-/// The outcome that a response reports. Never panics: what a receiver sends must not end the thread.
+/// The outcome that a response reports (contract §6.10): its body has the fields of a report. `None` if it is too long, or
+/// would be refused as a report. Never panics: what a receiver sends must not end the thread.
 fn reported_outcome(attempt_ref: &AttemptRef, body: &[u8], now: Timestamp) -> Option<Outcome> {
-    let read = panics::catch("a response", || Ok(OutcomeReport::from_response(body, now)));
-    read.unwrap_or_else(|error| {
+    let read = || {
+        let body = json::read(body).ok()?;
+        let report = read_report(JsonFields::of_body(body.get()).ok()?).ok()?;
+        report.record(now).ok()
+    };
+    if body.len() > MAX_RESPONSE_OUTCOME {
+        return None;
+    }
+    panics::catch("a response", || Ok(read())).unwrap_or_else(|error| {
         tracing::error!(execution_id = %attempt_ref.id, %error, "response not read as an outcome");
         None
     })

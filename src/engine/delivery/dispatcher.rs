@@ -12,8 +12,6 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::app::{App, CallLimiter};
-use crate::clock::MAX_WAIT;
-use crate::cores;
 use crate::domain::account::plan::CALL_INTERVAL;
 use crate::domain::notification::event::EventType;
 use crate::domain::row_keys::CueKey;
@@ -23,10 +21,8 @@ use crate::engine::delivery::attempt::{FinishedAttempt, cause_label, deliver, lo
 use crate::engine::delivery::fair_share::{AttemptEnd, DestinationKey, FairShare};
 use crate::engine::delivery::threads::{DeliveryThreads, SMALL};
 use crate::engine::webhook_client::WebhookClient;
-use crate::engine::{EngineThread, pause_after};
+use crate::engine::{EngineThread, NextPass, run_if_due, run_passes};
 use crate::error::{Error, Result};
-use crate::locks::Mutex;
-use crate::panics;
 use crate::service::deadlines::fail_expired;
 use crate::service::events;
 use crate::service::finish::record_attempt;
@@ -37,9 +33,9 @@ use crate::store::executions::delivery_queue::{
 };
 use crate::store::fair_queue::{Grant, Rotation};
 use crate::store::{WakeSet, WriteTx};
-
-/// Time limit of a stop for running deliveries (contract §1.3).
-pub(in crate::engine) const DRAIN: Duration = Duration::from_secs(30);
+use crate::system::cores;
+use crate::system::locks::Mutex;
+use crate::system::panics;
 
 /// Waiting executions promoted in one transaction; as many as the cues that one transaction fires.
 const BATCH: u32 = 500;
@@ -69,6 +65,8 @@ struct Claims {
     rotation: Rotation,
     /// Granted in the write that runs.
     uncommitted: Vec<DestinationKey>,
+    /// The next turn of the flows that the last claim has met.
+    next_turn: Option<Timestamp>,
 }
 
 impl Claims {
@@ -80,7 +78,7 @@ impl Claims {
         now: Timestamp,
         calls: Option<&CallLimiter>,
     ) -> Result<Vec<ClaimedDelivery>> {
-        let Self { share, rotation, uncommitted } = self;
+        let Self { share, rotation, uncommitted, next_turn } = self;
         let (mut held_up, mut turns) = (BTreeMap::new(), FlowTurns::new(now));
         let claimed = delivery_queue::claim_batch(tx, now, rotation, |user_key, destination| {
             if let Some(seconds) = calls.and_then(|calls| calls.lock().refused_for(user_key, now)) {
@@ -104,6 +102,7 @@ impl Claims {
             Ok(grant)
         })?;
         turns.save(tx, &claimed)?;
+        *next_turn = turns.next;
         for (user_key, seconds) in held_up {
             let free_at = saturating_add(now, SignedDuration::from_secs(i64::from(seconds)));
             delivery_queue::hold_up(tx, user_key, free_at, CALL_INTERVAL, now)?;
@@ -160,7 +159,7 @@ impl FlowTurns {
         }
     }
 
-    /// Keeps the starts of the latest attempts, and wakes the scheduler for those that wait for one.
+    /// Keeps the starts of the latest attempts.
     fn save(&self, tx: &WriteTx<'_>, claimed: &[ClaimedDelivery]) -> Result<()> {
         let in_flows = claimed.iter().filter(|it| is_flow(it.attempt_ref.destination));
         let newest: HashMap<DestinationKey, CueKey> =
@@ -170,7 +169,6 @@ impl FlowTurns {
                 flows::set_last(tx, *cue_key, last_at)?;
             }
         }
-        tx.wake(WakeSet { schedule: self.next, ..WakeSet::default() });
         Ok(())
     }
 }
@@ -179,7 +177,7 @@ impl Dispatcher {
     pub fn new(threads: usize) -> Self {
         let (share, rotation) =
             (FairShare::new(threads, threads.max(1) * AHEAD), Rotation::default());
-        let claims = Claims { share, rotation, uncommitted: Vec::new() };
+        let claims = Claims { share, rotation, uncommitted: Vec::new(), next_turn: None };
         Self { claims: Arc::new(Mutex::new(claims)), unrecorded: Vec::new() }
     }
 
@@ -215,9 +213,14 @@ impl Dispatcher {
         claimed
     }
 
+    fn next_turn(&self) -> Option<Timestamp> {
+        self.claims.lock().next_turn
+    }
+
     /// Frees the shares of ended attempts. Returns whether no other one may be claimed.
     fn release(&mut self, app: &App, finished: Vec<FinishedAttempt>) -> bool {
         let mut claims = self.claims.lock();
+        claims.next_turn = None;
         for ended in finished {
             let labels = [ended.record.next.status().as_str(), cause_label(ended.record.cause)];
             app.engine_stats.attempts.with(labels).add(1);
@@ -336,40 +339,33 @@ impl DeliveryService {
         };
         let (done, claimed) = dispatcher.write(app, true, first)?;
         self.threads.submit(claimed);
+        if dispatcher.next_turn().is_some() {
+            // The dispatcher waits for it.
+            app.notifiers.send.notify();
+        }
         Ok(done)
     }
 
     fn run(&self, app: &App) {
-        while !self.stopping.load(Ordering::Acquire) {
-            self.run_pass(app, DispatcherMode::Running, MAX_WAIT);
-        }
-        // Sends claimed attempts, except those for a host that hangs.
-        let until = app.clock.monotonic() + DRAIN;
         let unfinished = || self.dispatcher.lock().unfinished();
-        while unfinished() > 0 && app.clock.monotonic() < until {
-            let left = until.saturating_sub(app.clock.monotonic());
-            self.run_pass(app, DispatcherMode::Draining, left);
-        }
+        run_passes(
+            app,
+            ("the dispatcher", "delivery paused for 1 s after an error"),
+            &app.notifiers.send,
+            &self.stopping,
+            unfinished,
+            |mode| {
+                // Held until the attempts are queued: those that the scheduler claims next are younger.
+                let mut dispatcher = self.dispatcher.lock();
+                let claimed = dispatcher.run_once(app, self.threads.take_finished(), mode)?;
+                let has_claimed = !claimed.is_empty();
+                self.threads.submit(claimed);
+                // There may be more to claim.
+                Ok(if has_claimed { NextPass::Again } else { NextPass::At(dispatcher.next_turn()) })
+            },
+        );
         if unfinished() > 0 {
             tracing::warn!(count = unfinished(), "deliveries cut off; the next start repeats them");
-        }
-    }
-
-    /// Runs one pass, with the attempts that have ended, then waits unless there may be more to claim.
-    fn run_pass(&self, app: &App, mode: DispatcherMode, at_most: Duration) {
-        let seen = app.notifiers.send.generation();
-        let pass = || {
-            // Held until the attempts are queued: those that the scheduler claims next are younger.
-            let mut dispatcher = self.dispatcher.lock();
-            let claimed = dispatcher.run_once(app, self.threads.take_finished(), mode)?;
-            let has_claimed = !claimed.is_empty();
-            self.threads.submit(claimed);
-            Ok(has_claimed)
-        };
-        match panics::catch("the dispatcher", pass) {
-            Ok(true) => {}
-            Ok(false) => app.clock.wait_at_most(&app.notifiers.send, seen, at_most),
-            Err(error) => pause_after(app, &error, "delivery paused for 1 s after an error"),
         }
     }
 }
@@ -378,13 +374,8 @@ impl DeliveryService {
 /// again.
 pub fn promote_batch(app: &App) -> Result<u64> {
     let now = app.clock.now();
-    if app.store.read_blocking(delivery_queue::next_due_at)?.is_none_or(|due| due > now) {
-        return Ok(0);
-    }
-    let promoted = app
-        .store
-        .write_with_priority(move |tx| delivery_queue::promote_due(tx, now, BATCH))
-        .wait()?;
+    let promote = move |tx: &WriteTx<'_>, _: &CueFirer| delivery_queue::promote_due(tx, now, BATCH);
+    let promoted = run_if_due(app, now, delivery_queue::next_due_at, promote)?;
     app.engine_stats.heartbeat(app.clock.monotonic());
     Ok(promoted)
 }

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use crate::engine::delivery::attempt::FinishedAttempt;
 use crate::engine::delivery::fair_share::{AccountShares, DestinationKey};
-use crate::locks::{Condvar, Mutex};
 use crate::metrics::Stopwatch;
 use crate::store::executions::delivery_queue::ClaimedDelivery;
+use crate::system::locks::{Condvar, Mutex};
 
 /// Bytes of the bodies, custom headers and responses taken as outcomes of all attempts that run. An eighth of the
 /// memory that the whole program may take under load: requests have half, and the rest of it is for the program itself

@@ -6,7 +6,7 @@
 pub mod reaper;
 pub mod retention_sweeper;
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -15,6 +15,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::app::App;
 use crate::domain::cue::retention::SETTLING_TIME;
+use crate::domain::execution::worker::workers_return_by;
 use crate::domain::notification::event::{Event, ServerChange};
 use crate::domain::row_keys::{CueKey, UserKey};
 use crate::domain::schedule::catch_up::{CaughtUp, MissReason, Outage, gap};
@@ -22,17 +23,15 @@ use crate::domain::schedule::wall_clock::{ClockFault, PROOF_TIME};
 use crate::domain::time::just_before;
 use crate::engine::delivery::dispatcher::{DeliveryService, promote_batch};
 use crate::engine::scheduler::reaper::Cleanup;
-use crate::engine::scheduler::retention_sweeper::{RetentionSweeper, SweepOutcome};
-use crate::engine::{EngineThread, pause_after};
+use crate::engine::scheduler::retention_sweeper::RetentionSweeper;
+use crate::engine::{EngineThread, NextPass, run_pass};
 use crate::error::{Error, Result};
 use crate::metrics::engine::SchedulerPass;
-use crate::panics;
 use crate::service::fire::{CueFirer, FireSummary};
-use crate::service::{notify, time_zones};
+use crate::service::{deadlines, notify, time_zones};
 use crate::store::WriteTx;
-use crate::store::cues::{due_cues, flows};
+use crate::store::cues::due_cues;
 use crate::store::db::meta;
-use crate::store::executions::delivery_queue;
 
 /// Cues fired and executions created in one transaction (contract §4.12). Measured: 500 keep the writer busy for 14 ms
 /// and reach 35,000 cues a second; larger batches are no faster and hold up other writes.
@@ -62,7 +61,6 @@ pub(in crate::engine) fn start(
         cleanup: Cleanup::default(),
         server_watch: ServerWatch::default(),
         clock_alert: ClockAlert::default(),
-        turn_watch: TurnWatch::default(),
         zone_watch: ZoneWatch::default(),
     };
     let app = Arc::clone(app);
@@ -77,31 +75,28 @@ struct Tasks {
     cleanup: Cleanup,
     server_watch: ServerWatch,
     clock_alert: ClockAlert,
-    turn_watch: TurnWatch,
     zone_watch: ZoneWatch,
 }
 
 fn run(app: &App, tasks: &mut Tasks, deliveries: &DeliveryService, stop: &AtomicBool) {
     // While the sweeper has more to do, the pass counts as one: a test clock moves on only after its end.
     let mut pass = None;
+    let names = ("the scheduler", "scheduler pass failed; retrying in 1 s");
     while !stop.load(Ordering::SeqCst) {
-        let seen = app.notifiers.schedule.generation();
-        app.notifiers.set_next_wakeup(None);
-        app.engine_stats.heartbeat(app.clock.monotonic());
-        pass.get_or_insert_with(|| app.engine_stats.begin_pass(&app.notifiers.progress));
-        app.store.probe_disk();
-        match panics::catch("the scheduler", || run_once(app, tasks, deliveries, stop)) {
-            Ok(SweepOutcome::Again) => {}
-            Ok(SweepOutcome::At(deadline)) => {
+        run_pass(app, names, &app.notifiers.schedule, None, || {
+            app.notifiers.set_next_wakeup(None);
+            app.engine_stats.heartbeat(app.clock.monotonic());
+            pass.get_or_insert_with(|| app.engine_stats.begin_pass(&app.notifiers.progress));
+            app.store.probe_disk();
+            let next = run_once(app, tasks, deliveries, stop);
+            if !matches!(next, Ok(NextPass::Again)) {
                 pass = None;
+            }
+            if let Ok(NextPass::At(deadline)) = next {
                 app.notifiers.set_next_wakeup(deadline);
-                app.clock.wait(&app.notifiers.schedule, seen, deadline);
             }
-            Err(error) => {
-                pass = None;
-                pause_after(app, &error, "scheduler pass failed; retrying in 1 s");
-            }
-        }
+            next
+        });
     }
 }
 
@@ -111,73 +106,36 @@ fn run_once(
     tasks: &mut Tasks,
     deliveries: &DeliveryService,
     stop: &AtomicBool,
-) -> Result<SweepOutcome> {
-    let Tasks { scheduler, sweeper, cleanup, server_watch, clock_alert, turn_watch, zone_watch } =
-        tasks;
+) -> Result<NextPass> {
+    let Tasks { scheduler, sweeper, cleanup, server_watch, clock_alert, zone_watch } = tasks;
     let is_held = app.store.read_blocking(meta::is_held)?;
     server_watch.look(app, is_held);
     if is_held {
         scheduler.record_held_pass(app);
-        return Ok(SweepOutcome::At(None));
+        return Ok(NextPass::At(None));
     }
     let goes_on = || !stop.load(Ordering::SeqCst);
     if !zone_watch.look(app, scheduler.last_seen, goes_on)? {
-        return Ok(SweepOutcome::Again);
+        return Ok(NextPass::Again);
     }
     // Waiting executions fall due while a backlog of cues is fired, and the other way round.
     scheduler.run_once_at(app, Some(deliveries), || promote_batch(app).map(|_| goes_on()))?;
     clock_alert.raise_if_due(app)?;
     if goes_on() && promote_batch(app)? > 0 {
-        return Ok(SweepOutcome::Again);
+        return Ok(NextPass::Again);
     }
     let now = app.clock.now();
     let settled = sweeper.settled_for(app);
     if reaper::run_once(app, now, settled)?
         || (settled >= SETTLING_TIME && cleanup.run_if_due(app)?)
     {
-        return Ok(SweepOutcome::Again);
+        return Ok(NextPass::Again);
     }
-    let SweepOutcome::At(sweep) = sweeper.run_once(app)? else { return Ok(SweepOutcome::Again) };
-    let waiting = app.store.read_blocking(delivery_queue::next_due_at)?;
-    let (claim_end, expiry) = (reaper::next(&app.store)?, reaper::next_expiry(&app.store, now)?);
-    let (overdue, turn) = (reaper::next_overdue(&app.store)?, turn_watch.next(app, now)?);
-    let deadlines = [
-        scheduler.deadline(app)?,
-        waiting,
-        claim_end,
-        reaper::next_look(app)?,
-        overdue,
-        turn,
-        expiry,
-        sweep,
-    ];
-    Ok(SweepOutcome::At(deadlines.into_iter().flatten().min()))
-}
-
-/// The turns of flows: executions that have waited for one are sent at its instant.
-#[derive(Debug, Default)]
-struct TurnWatch {
-    /// The dispatcher knows of all turns up to here.
-    known_until: Timestamp,
-}
-
-impl TurnWatch {
-    /// Wakes the dispatcher if a turn has come since the last call. Returns the next one.
-    fn next(&mut self, app: &App, now: Timestamp) -> Result<Option<Timestamp>> {
-        if self.known_until > now {
-            // The clock was set back: the dispatcher forgets the starts that are later than now.
-            self.known_until = Timestamp::default();
-            app.notifiers.send.notify();
-        }
-        let known_until = self.known_until;
-        let turn = app.store.read_blocking(move |read| flows::next_turn(read, known_until, now))?;
-        if turn.is_none_or(|turn| turn > now) {
-            return Ok(turn);
-        }
-        self.known_until = now;
-        app.notifiers.send.notify();
-        app.store.read_blocking(move |read| flows::next_turn(read, now, now))
-    }
+    let NextPass::At(sweep) = sweeper.run_once(app)? else { return Ok(NextPass::Again) };
+    let (seen, checks_from) = (scheduler.last_seen, workers_return_by(app.outage()));
+    let due = app.store.read_blocking(|read| deadlines::next(read, seen, checks_from))?;
+    let expiry = reaper::next_expiry(&app.store, now)?;
+    Ok(NextPass::At([due, expiry, sweep].into_iter().flatten().min()))
 }
 
 #[derive(Debug, Default)]
@@ -284,8 +242,8 @@ pub struct Scheduler {
     clock_accepted_at: Option<Timestamp>,
     is_doubted: bool,
     is_held: bool,
-    /// The missed runs that have caught up and are not reported yet.
-    caught_up: BTreeMap<UserKey, CaughtUp>,
+    /// What has fired, of which the missed runs that have caught up are not reported yet.
+    unreported: FireSummary,
     /// Rows of due cues that the next batches fire, accounts in turns. Empty without a backlog.
     turns: VecDeque<CueKey>,
 }
@@ -328,7 +286,7 @@ impl Scheduler {
             clock_accepted_at,
             is_doubted: false,
             is_held: held_since.is_some(),
-            caught_up: BTreeMap::new(),
+            unreported: FireSummary::default(),
             turns: VecDeque::new(),
         })
     }
@@ -381,17 +339,19 @@ impl Scheduler {
                 (self.wall, self.monotonic) = (now, monotonic);
                 break;
             }
-            let turns = self.turns.drain(..self.turns.len().min(BATCH)).collect();
-            let batch = fire_batch(app, deliveries, now, self.outage, turns)?;
+            let turns: Vec<CueKey> = self.turns.drain(..self.turns.len().min(BATCH)).collect();
+            let (firer, outage) = (CueFirer::new(app, now), self.outage);
+            let fire = move |tx: &WriteTx<'_>| firer.fire_due(tx, outage, &turns, BATCH);
+            let batch = match deliveries {
+                Some(deliveries) => deliveries.write(app, fire)?,
+                None => app.store.write_with_priority(fire).wait()?,
+            };
             (self.wall, self.monotonic) = (now, monotonic);
             // Counted per batch: an error may end the pass before the next one.
             app.engine_stats.fired.add(batch.executions as u64);
             app.engine_stats.heartbeat(app.clock.monotonic());
-            for (user_key, runs) in &batch.caught_up {
-                let sum = self.caught_up.entry(*user_key);
-                sum.and_modify(|sum| *sum = sum.and(*runs)).or_insert(*runs);
-            }
-            fired.add(batch);
+            self.unreported.add(&batch);
+            fired.add(&batch);
             if !between()? {
                 break;
             }
@@ -422,16 +382,11 @@ impl Scheduler {
         Ok(is_due)
     }
 
-    /// The next instant at which a cue fires, never before the newest instant that the database has recorded.
-    pub fn deadline(&self, app: &App) -> Result<Option<Timestamp>> {
-        let next = app.store.read_blocking(due_cues::next)?;
-        Ok(next.map(|next| next.max(self.last_seen)))
-    }
-
     /// Logs the runs that have caught up after `outage`, and sends the alerts about them.
     fn report_catch_up(&mut self, app: &App, outage: Outage) -> Result<()> {
-        let sum = self.caught_up.values().copied().reduce(CaughtUp::and);
-        let users: Vec<UserKey> = self.caught_up.keys().copied().collect();
+        let caught_up = &self.unreported.caught_up;
+        let sum = caught_up.values().copied().reduce(CaughtUp::and);
+        let users: Vec<UserKey> = caught_up.keys().copied().collect();
         for users in users.chunks(BATCH) {
             let (users, now) = (users.to_vec(), app.clock.now());
             let enqueue = move |tx: &WriteTx<'_>| {
@@ -441,7 +396,7 @@ impl Scheduler {
             };
             app.store.write_with_priority(enqueue).wait()?;
         }
-        self.caught_up.clear();
+        self.unreported.caught_up.clear();
         if let Some(CaughtUp { runs, first, last }) = sum {
             tracing::info!(count = runs, users = users.len(), from = %first, to = %last, "missed runs caught up");
         }
@@ -510,21 +465,6 @@ impl Scheduler {
                 "the wall clock moved back; no cue fires by schedule until it has caught up, or until `cued clock accept`"
             );
         }
-    }
-}
-
-fn fire_batch(
-    app: &App,
-    deliveries: Option<&DeliveryService>,
-    now: Timestamp,
-    outage: Outage,
-    turns: Vec<CueKey>,
-) -> Result<FireSummary> {
-    let firer = CueFirer::new(app, now);
-    let fire = move |tx: &WriteTx<'_>| firer.fire_due(tx, outage, &turns, BATCH);
-    match deliveries {
-        Some(deliveries) => deliveries.write(app, fire),
-        None => app.store.write_with_priority(fire).wait(),
     }
 }
 

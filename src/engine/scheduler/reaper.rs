@@ -22,6 +22,7 @@ use crate::domain::execution::{Execution, ExecutionStatus, after_lost_claim, cla
 use crate::domain::notification::alert::NewAlert;
 use crate::domain::row_keys::UserKey;
 use crate::domain::time::saturating_sub;
+use crate::engine::run_if_due;
 use crate::error::Result;
 use crate::service::finish::{FinishedExecution, count_retry, on_execution_finished};
 use crate::service::fire::CueFirer;
@@ -113,54 +114,29 @@ pub fn run_once(app: &App, now: Timestamp, settled: Duration) -> Result<bool> {
 /// Releases claims that have expired at `now`: their executions become ready for another worker or fail. A claim whose
 /// lease has ended but whose worker sends heartbeats gets a later end.
 pub fn release_expired_claims(app: &App, now: Timestamp) -> Result<ReapedClaims> {
-    if app.store.read_blocking(claims::next_end)?.is_none_or(|next| next > now) {
-        return Ok(ReapedClaims::default());
-    }
-    let firer = CueFirer::new(app, now);
-    app.store.write_with_priority(move |tx| release_batch(tx, &firer)).wait()
+    run_if_due(app, now, claims::next_end, release_batch)
 }
 
 /// Looks at one batch of executions that no worker has claimed: alerts their users, and fails those whose time is over.
 /// Returns whether more may be due.
 pub fn look_for_unclaimed(app: &App, now: Timestamp) -> Result<bool> {
-    if next_look(app)?.is_none_or(|next| next > now) {
-        return Ok(false);
-    }
-    let firer = CueFirer::new(app, now);
-    app.store.write_with_priority(move |tx| check_unclaimed(tx, &firer, BATCH)).wait()
-}
-
-pub fn next_look(app: &App) -> Result<Option<Timestamp>> {
-    let next = app.store.read_blocking(claims::next_check)?;
-    Ok(next.map(|next| next.max(workers_return_by(app.outage()))))
+    let from = workers_return_by(app.outage());
+    let next = |read: &ReadTx<'_>| deadlines::next_check(read, from);
+    run_if_due(app, now, next, |tx, firer| check_unclaimed(tx, firer, BATCH))
 }
 
 /// One batch of executions that have reached their maximum age, and one of outcomes that nobody has reported in time.
 /// Returns whether more may be due.
 pub fn end_overdue(app: &App, now: Timestamp) -> Result<bool> {
-    if next_overdue(&app.store)?.is_none_or(|next| next > now) {
-        return Ok(false);
-    }
-    let firer = CueFirer::new(app, now);
-    let end = move |tx: &WriteTx<'_>| {
-        Ok(deadlines::fail_expired(tx, &firer)? | deadlines::miss_outcomes(tx, &firer)?)
-    };
-    app.store.write_with_priority(end).wait()
-}
-
-/// The next instant at which an execution reaches its maximum age, or an outcome is overdue.
-pub fn next_overdue(store: &Store) -> Result<Option<Timestamp>> {
-    store.read_blocking(policies::next_deadline)
+    run_if_due(app, now, policies::next_deadline, |tx, firer| {
+        Ok(deadlines::fail_expired(tx, firer)? | deadlines::miss_outcomes(tx, firer)?)
+    })
 }
 
 /// Returns whether more executions have to follow changes of their cues.
 pub fn follow_changes(app: &App) -> Result<bool> {
     Ok(app.store.read_blocking(policies::has_changed)?
         && app.store.write_with_priority(policies::continue_change).wait()?)
-}
-
-pub fn next(store: &Store) -> Result<Option<Timestamp>> {
-    store.read_blocking(claims::next_end)
 }
 
 /// Earliest expiry after `now`. A row that may not be deleted yet waits for the next pass, as the clean-ups in rounds
@@ -232,9 +208,8 @@ fn release(
         return Ok(false);
     }
     events::claim_lost(tx, execution.user_key, execution.key, worker, now);
-    let expired_claim =
-        NewAlert::ClaimLost { worker_id: worker.to_owned(), attempt: execution.attempts };
-    notify::raise_alert(tx, execution.key, &expired_claim, now)?;
+    let alert = |cue_name: &str| NewAlert::claim_lost(cue_name, worker, execution.attempts);
+    notify::raise_alert(tx, execution.key, alert, now)?;
     if status == ExecutionStatus::Failed {
         on_execution_finished(tx, &FinishedExecution::new(execution, false, now), firer)?;
     } else {

@@ -10,6 +10,7 @@ use crate::app::App;
 use crate::domain::cue::retention::{Retention, RetentionClock, SETTLING_TIME};
 use crate::domain::row_keys::{CueKey, ExecutionKey};
 use crate::domain::time::saturating_sub;
+use crate::engine::NextPass;
 use crate::error::Result;
 use crate::store::ReadTx;
 use crate::store::maintenance::retention::{self, HistoryScan, PageUsage};
@@ -49,12 +50,6 @@ pub struct RetentionSweeper {
     is_shrinking: bool,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SweepOutcome {
-    Again,
-    At(Option<Timestamp>),
-}
-
 struct CueHistory {
     cue_key: CueKey,
     deletable: Vec<ExecutionKey>,
@@ -73,7 +68,7 @@ impl RetentionSweeper {
         }
     }
 
-    pub fn run_once(&mut self, app: &App) -> Result<SweepOutcome> {
+    pub fn run_once(&mut self, app: &App) -> Result<NextPass> {
         let (now, retention) = (app.clock.now(), app.config.retention);
         if !self.has_begun {
             self.begin(app, retention)?;
@@ -88,7 +83,7 @@ impl RetentionSweeper {
         self.start_round(now);
         if let Some(cue_key) = app.store.read_blocking(retention::first_deleted_cue)? {
             app.store.write_with_priority(move |tx| retention::erase_batch(tx, cue_key)).wait()?;
-            return Ok(SweepOutcome::Again);
+            return Ok(NextPass::Again);
         }
         let histories = app.store.read_blocking(|read| self.queued_histories(read, retention))?;
         if !histories.is_empty() {
@@ -98,7 +93,7 @@ impl RetentionSweeper {
                 }
                 self.trimmed.insert(cue_key, up_to);
             }
-            return Ok(SweepOutcome::Again);
+            return Ok(NextPass::Again);
         }
         let (after, mut newest) = (self.expired_up_to, self.newest);
         let scan = |expired| {
@@ -109,16 +104,16 @@ impl RetentionSweeper {
         let oldest = expired.map(scan).transpose()?.unwrap_or_default();
         if oldest.last_key.is_some() {
             (self.expired_up_to, self.newest) = (delete(app, &oldest)?, newest);
-            return Ok(SweepOutcome::Again);
+            return Ok(NextPass::Again);
         }
         if self.return_free_pages(app, app.store.read_blocking(retention::page_usage)?)? {
-            return Ok(SweepOutcome::Again);
+            return Ok(NextPass::Again);
         }
         // It may be past while the clock is not settled; the passes go on without a deadline.
         let expires =
             oldest.first_unexpired.and_then(|made| retention.expires(made)).filter(|at| *at > now);
         let next_round = self.round.and_then(|round| round.checked_add(ROUND_INTERVAL).ok());
-        Ok(SweepOutcome::At([expires, next_round].into_iter().flatten().min()))
+        Ok(NextPass::At([expires, next_round].into_iter().flatten().min()))
     }
 
     /// Compares `--retain` with the value of the last start: histories that are too long by a lower value are not
@@ -148,7 +143,7 @@ impl RetentionSweeper {
         }
     }
 
-    fn mark(&mut self, app: &App, retention: Retention, after: CueKey) -> Result<SweepOutcome> {
+    fn mark(&mut self, app: &App, retention: Retention, after: CueKey) -> Result<NextPass> {
         let runs = retention.runs.map(i64::from);
         let up_to = CueKey::new(after.number() + CUE_BATCH);
         let is_last = app.store.write_with_priority(move |tx| {
@@ -160,7 +155,7 @@ impl RetentionSweeper {
             Ok(is_last)
         });
         self.marking = if is_last.wait()? { None } else { Some(up_to) };
-        Ok(SweepOutcome::Again)
+        Ok(NextPass::Again)
     }
 
     /// Queued cues, as many as have a full batch of executions to delete between them. A transaction per cue would fall

@@ -17,7 +17,7 @@ use ureq::unversioned::transport::NextTimeout;
 
 use crate::domain::execution::attempt::FailureCause;
 use crate::domain::webhook::address_policy::{AddressClass, AddressPolicy, classify, literal};
-use crate::locks::Mutex;
+use crate::system::locks::Mutex;
 
 /// Reads the monotonic clock: the time since a fixed moment.
 pub type Monotonic = Arc<dyn Fn() -> Duration + Send + Sync>;

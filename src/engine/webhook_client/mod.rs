@@ -31,8 +31,8 @@ use crate::domain::webhook::address_policy::AddressPolicy;
 use crate::domain::webhook::callback::{DEFAULT_TIMEOUT_SECONDS, Method};
 use crate::engine::webhook_client::address_guard::{AddressGuard, Monotonic, ResolveError};
 use crate::engine::webhook_client::lenient::{LenientConnector, Stale};
-use crate::locks::Mutex;
 use crate::metrics::Stopwatch;
+use crate::system::locks::Mutex;
 
 /// Maximum bytes of a response body that are kept: one more than is shown, so that a longer body is known as such.
 pub const MAX_KEPT_BODY: usize = MAX_SHOWN_BODY + 1;
@@ -96,6 +96,14 @@ pub struct WebhookRequest {
     pub max_response: usize,
     /// The headers of a 2xx response are kept too; otherwise those of other responses only.
     pub keeps_headers: bool,
+}
+
+impl WebhookRequest {
+    /// A POST within the client's time, of whose response the beginning is kept.
+    pub fn post(url: String, headers: Vec<(String, String)>, body: Option<Vec<u8>>) -> Self {
+        let (timeout, max_response, keeps_headers) = (None, MAX_KEPT_BODY, false);
+        Self { method: Method::Post, url, headers, body, timeout, max_response, keeps_headers }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

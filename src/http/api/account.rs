@@ -22,7 +22,7 @@ use crate::store::db::meta;
 
 /// Reads the field `email`. Adds a validation error if it is not an address.
 pub fn required_email(fields: &mut JsonFields<'_>) -> Option<Email> {
-    let text = fields.required_string("email", 0..=1_000)?;
+    let text = fields.required().string("email", 0..=1_000)?;
     match Email::parse(&text) {
         Ok(email) => Some(email),
         Err(error) => {
@@ -36,8 +36,7 @@ pub fn required_email(fields: &mut JsonFields<'_>) -> Option<Email> {
 pub async fn register(request: Request) -> Result<Response> {
     let mut fields = request.fields()?;
     let email = required_email(&mut fields);
-    fields.finish()?;
-    let Some(email) = email else { return Err(missing("email")) };
+    let email = fields.finish_with(email)?;
     let (app, config) = (&request.app, &request.app.config);
     let fixed = config.registration;
     let registration = app.store.read_inline(move |read| meta::registration(read, fixed)).await?;
@@ -61,20 +60,15 @@ pub async fn register(request: Request) -> Result<Response> {
 
 pub async fn me(request: Request) -> Result<Response> {
     let (caller, now) = (request.caller()?, request.now);
-    let user_key = caller.user_key;
     let api_key = caller.credential.api_key();
-    let (user, executions, key) = request
-        .app
-        .store
-        .read(move |read| {
-            let user = users::find(read, user_key)?;
-            let executions = users::monthly_usage(read, user_key, now)?.executions;
-            let key =
-                api_key.map(|key| api_keys::id_and_prefix(read, user_key, key)).transpose()?;
-            Ok((user, executions, key.flatten()))
-        })
-        .await?;
-    let user = user.ok_or_else(|| missing("user"))?;
+    let find = move |read: &ReadTx<'_>, user_key| {
+        let user = users::find(read, user_key)?;
+        let executions = users::monthly_usage(read, user_key, now)?.executions;
+        let key = api_key.map(|key| api_keys::id_and_prefix(read, user_key, key)).transpose()?;
+        Ok((user, executions, key.flatten()))
+    };
+    let (user, executions, key) = request.read_own(find).await?;
+    let user = user.ok_or_else(|| Error::fault("the user of a request does not exist"))?;
     let (key_id, prefix) = key.unzip();
     let auth = match &caller.credential {
         Credential::ApiKey { .. } => json!({"via": CredentialKind::Key.as_str(), "id": key_id}),
@@ -130,10 +124,11 @@ pub async fn regenerate_key(request: Request) -> Result<Response> {
 }
 
 pub async fn list_keys(request: Request) -> Result<Response> {
-    let caller = request.caller()?;
-    let current =
-        if let Credential::ApiKey { key, .. } = caller.credential { Some(key) } else { None };
-    let keys = request.app.store.read(move |read| api_keys::list(read, caller.user_key)).await?;
+    let current = match request.caller()?.credential {
+        Credential::ApiKey { key, .. } => Some(key),
+        Credential::Session { .. } => None,
+    };
+    let keys = request.read_own(api_keys::list).await?;
     let list =
         ListBody::new("keys", keys.iter().map(|key| render_key(key, Some(key.key) == current)))?;
     Ok(list.with_more(false).into_response())
@@ -141,15 +136,14 @@ pub async fn list_keys(request: Request) -> Result<Response> {
 
 /// `POST /v1/auth/keys {name}`
 pub async fn create_key(request: Request) -> Result<Response> {
-    let caller = request.caller()?;
+    let user_key = request.user_key()?;
     let mut fields = request.fields()?;
-    let name = fields.required_string("name", 1..=255);
-    fields.finish()?;
-    let Some(name) = name else { return Err(missing("name")) };
+    let name = fields.required().string("name", 1..=255);
+    let name = fields.finish_with(name)?;
     let app = &request.app;
     let key = service::accounts::create_key(
         &app.store,
-        caller.user_key,
+        user_key,
         name,
         app.config.plans.max_keys(),
         request.now,
@@ -166,20 +160,14 @@ pub async fn create_key(request: Request) -> Result<Response> {
 }
 
 pub async fn revoke_key(request: Request) -> Result<Response> {
-    let caller = request.caller()?;
-    service::accounts::revoke_key(
-        &request.app.store,
-        caller.user_key,
-        request.param("key_id").to_owned(),
-    )
-    .await?;
+    let user_key = request.user_key()?;
+    service::accounts::revoke_key(&request.app.store, user_key, request.param("key_id").to_owned())
+        .await?;
     Ok(Response::no_content())
 }
 
 pub async fn webhook_secret(request: Request) -> Result<Response> {
-    let caller = request.caller()?;
-    let secret =
-        request.app.store.read(move |read| users::webhook_secret(read, caller.user_key)).await?;
+    let secret = request.read_own(users::webhook_secret).await?;
     Ok(Response::ok(&json!({"webhook_secret": secret})))
 }
 
@@ -193,9 +181,8 @@ pub async fn rotate_secret(request: Request) -> Result<Response> {
 }
 
 pub async fn alert_secret(request: Request) -> Result<Response> {
-    let caller = request.caller()?;
-    let find = move |read: &ReadTx<'_>| users::alert_webhook_secret(read, caller.user_key);
-    Ok(Response::ok(&json!({"alert_webhook_secret": request.app.store.read(find).await?})))
+    let secret = request.read_own(users::alert_webhook_secret).await?;
+    Ok(Response::ok(&json!({"alert_webhook_secret": secret})))
 }
 
 pub async fn rotate_alert_secret(request: Request) -> Result<Response> {
@@ -222,9 +209,4 @@ fn render_key(key: &ApiKeyInfo, current: bool) -> Value {
         "created_at": instant(key.created_at),
         "current": current,
     })
-}
-
-/// For a value that the validation guarantees.
-fn missing(what: &str) -> Error {
-    Error::fault(format!("the {what} of a request is missing after validation"))
 }

@@ -2,8 +2,11 @@
 
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
+use tokio::sync::oneshot;
+use tokio::time::timeout;
 
+use crate::domain::channel::BUILT_IN_ALERT_WEBHOOK;
 use crate::domain::execution::NextStep;
 use crate::domain::notification::alert::{Alert, AlertType, TestAttempt, TestStatus};
 use crate::domain::time::instant;
@@ -13,14 +16,13 @@ use crate::http::message::{Request, Response};
 use crate::service::notify::PendingTest;
 use crate::store::ReadTx;
 use crate::store::alerts::{self, AlertFilter};
-use tokio::time::timeout;
 
 /// Longest wait for a test delivery: below the 30 s after which clients give up.
 const MAX_TEST_WAIT: Duration = Duration::from_secs(25);
 
 /// `GET /v1/alerts?alert_type&cue_id&since&limit&offset`, newest first.
 pub async fn list(request: Request) -> Result<Response> {
-    let (caller, query) = (request.caller()?, request.query());
+    let (user_key, query) = (request.user_key()?, request.query());
     let pagination = query.pagination(50);
     let filter = AlertFilter {
         alert_type: query.one_of("alert_type", &AlertType::WORDS).and_then(AlertType::parse),
@@ -29,7 +31,7 @@ pub async fn list(request: Request) -> Result<Response> {
     };
     query.finish()?;
     let Pagination { limit, offset } = pagination;
-    let list = move |read: &ReadTx<'_>| alerts::list(read, caller.user_key, &filter, limit, offset);
+    let list = move |read: &ReadTx<'_>| alerts::list(read, user_key, &filter, limit, offset);
     let ((page, total), _turn) = request.read_list(false, list).await?;
     let list = ListBody::new("alerts", page.iter().map(Alert::json))?;
     Ok(list.with_page("", total, pagination).into_response())
@@ -37,43 +39,39 @@ pub async fn list(request: Request) -> Result<Response> {
 
 /// `POST /v1/alerts/test`: sends a test alert, and answers when the first attempt has ended.
 pub async fn test(request: Request) -> Result<Response> {
-    let test = PendingTest::begin(&request.app, request.caller()?.user_key)?;
-    test.send_alert().await?;
-    let attempt = first_attempt(&request, &test, MAX_TEST_WAIT).await;
-    let next_retry = attempt.as_ref().and_then(|attempt| match attempt.next {
-        NextStep::RetryAt(due) => Some(instant(due)),
-        NextStep::Success | NextStep::Failed => None,
-    });
-    Ok(Response::ok(&json!({
-        "id": test.id,
-        "status": attempt.as_ref().map_or(TestStatus::Waiting, TestAttempt::status).as_str(),
-        "http_status": attempt.as_ref().and_then(|attempt| attempt.http_status),
-        "duration_ms": attempt.as_ref().map(|attempt| attempt.duration.as_millis().max(0)),
-        "error_message": attempt.as_ref().and_then(|attempt| attempt.error_message.as_deref()),
-        "next_retry": next_retry,
-    })))
+    let channel_id = BUILT_IN_ALERT_WEBHOOK.to_owned();
+    let (mut body, attempt) = run_test(&request, MAX_TEST_WAIT, channel_id).await?;
+    body["next_retry"] = match attempt.map(|attempt| attempt.next) {
+        Some(NextStep::RetryAt(due)) => instant(due).into(),
+        _ => Value::Null,
+    };
+    Ok(Response::ok(&body))
 }
 
-/// Waits until the first attempt has ended; `None` if the time is over or the server stops before.
-pub async fn first_attempt(
+/// Sends a test to a channel, and waits until the first attempt has ended, the time is over or the server stops. Returns
+/// the fields that all tests have, and the attempt, if it has ended.
+pub async fn run_test(
     request: &Request,
-    test: &PendingTest,
     limit: Duration,
-) -> Option<TestAttempt> {
-    timeout(limit, first_end(request, test)).await.ok().flatten()
-}
-
-async fn first_end(request: &Request, test: &PendingTest) -> Option<TestAttempt> {
+    channel_id: String,
+) -> Result<(Value, Option<TestAttempt>)> {
+    let (end, ended) = oneshot::channel();
+    // Nobody waits for it if the client has gone away.
+    let on_attempt = Box::new(move |attempt| drop(end.send(attempt)));
+    let test = PendingTest::begin(&request.app, request.user_key()?, on_attempt)?;
+    test.send(channel_id).await?;
     let mut stopping = request.stopping.clone();
-    let mut ended = request.app.notifiers.test_alerts.subscribe();
-    loop {
-        if let Some(attempt) = test.attempt() {
-            return Some(attempt);
-        }
-        // Tests of other users notify too.
-        tokio::select! {
-            changed = ended.changed() => changed.ok()?,
-            _ = stopping.wait_for(|stopping| *stopping) => return None,
-        }
-    }
+    let attempt = tokio::select! {
+        ended = timeout(limit, ended) => ended.ok().and_then(std::result::Result::ok),
+        _ = stopping.wait_for(|stopping| *stopping) => None,
+    };
+    let of = attempt.as_ref();
+    let body = json!({
+        "id": test.id,
+        "status": of.map_or(TestStatus::Waiting, TestAttempt::status).as_str(),
+        "http_status": of.and_then(|attempt| attempt.http_status),
+        "duration_ms": of.map(|attempt| attempt.duration.as_millis().max(0)),
+        "error_message": of.and_then(|attempt| attempt.error_message.as_deref()),
+    });
+    Ok((body, attempt))
 }

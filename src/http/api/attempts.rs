@@ -18,27 +18,21 @@ use crate::store::executions::{attempts, claims, delivery_queue};
 use crate::store::{ReadTx, executions};
 
 pub async fn list(request: Request) -> Result<Response> {
-    let (caller, id) = (request.caller()?, request.execution_id()?);
-    let found = request
-        .app
-        .store
-        .read_inline(move |read| attempts::list(read, caller.user_key, id))
-        .await?;
+    let id = request.execution_id()?;
+    let found = request.read_own(move |read, user_key| attempts::list(read, user_key, id)).await?;
     let attempts = found.ok_or_else(not_found)?;
     Response::from_body(&AttemptList { attempts: attempts.iter().map(AttemptView).collect() })
 }
 
 /// `GET /v1/executions/{execution_id}/request?attempt`.
 pub async fn show_request(request: Request) -> Result<Response> {
-    let (caller, id, query) = (request.caller()?, request.execution_id()?, request.query());
+    let (id, query) = (request.execution_id()?, request.query());
     let asked: Option<u32> = query.integer("attempt", 1..=u32::MAX.into());
     query.finish()?;
-    let store = &request.app.store;
-    let find = move |read: &ReadTx<'_>| {
-        let found = executions::find(read, caller.user_key, id)?;
-        Ok((found, claims::payload_size(read, caller.user_key, id)?))
+    let find = move |read: &ReadTx<'_>, user_key| {
+        Ok((executions::find(read, user_key, id)?, claims::payload_size(read, user_key, id)?))
     };
-    let (found, payload_bytes) = store.read_inline(find).await?;
+    let (found, payload_bytes) = request.read_own(find).await?;
     let execution = found.ok_or_else(not_found)?.execution;
     if execution.is_worker {
         let message = "A worker execution sends no request; the execution itself has its payload";
@@ -56,9 +50,10 @@ pub async fn show_request(request: Request) -> Result<Response> {
         query.finish()?;
     }
     request.reserve_response(payload_bytes.saturating_mul(MAX_ESCAPED))?;
-    let show =
-        move |read: &ReadTx<'_>| delivery_queue::show_request(read, caller.user_key, id, attempt);
-    let shown = store.read_inline(show).await?.ok_or_else(not_found)?;
+    let show = move |read: &ReadTx<'_>, user_key| {
+        delivery_queue::show_request(read, user_key, id, attempt)
+    };
+    let shown = request.read_own(show).await?.ok_or_else(not_found)?;
     Response::from_body(&RequestView::new(shown))
 }
 

@@ -7,8 +7,8 @@ use serde_json::json;
 
 use crate::domain::account::plan::{NO_LIMIT, limit_or_max};
 use crate::domain::billing::{FREE, Offer, RequestStatus};
-use crate::error::{Error, Result};
-use crate::http::message::{Request, Response};
+use crate::error::Result;
+use crate::http::message::{Request, Response, run_blocking};
 use crate::http::pages::{Form, NoticeKind, Page, form_action};
 use crate::service::billing::{self, PlanOverview};
 use crate::store::billing::BillingRequest;
@@ -21,10 +21,10 @@ const CLOSE: &str = "You can close this page.";
 pub async fn checkout(request: Request) -> Result<Response> {
     let caller = request.caller()?;
     let mut fields = request.fields()?;
-    let plan = fields.required_string("plan", 0..=255);
-    let interval = fields.required_string("interval", 0..=255);
-    fields.finish()?;
-    let offer = Offer::from_request(&plan.unwrap_or_default(), &interval.unwrap_or_default())?;
+    let plan = fields.required().string("plan", 0..=255);
+    let interval = fields.required().string("interval", 0..=255);
+    let (plan, interval) = fields.finish_with(plan.zip(interval))?;
+    let offer = Offer::from_request(&plan, &interval)?;
     let url = run_blocking(move || billing::checkout(&request.app, &caller, offer)).await?;
     Ok(Response::ok(&json!({"checkout_url": url})))
 }
@@ -43,14 +43,6 @@ pub async fn webhook(request: Request) -> Result<Response> {
     )?
     .await?;
     Ok(Response::ok(&json!({"received": true})))
-}
-
-/// Runs a job on a thread that may block: a call to the payment provider waits for its response.
-async fn run_blocking(job: impl FnOnce() -> Result<String> + Send + 'static) -> Result<String> {
-    let done = tokio::task::spawn_blocking(job).await;
-    done.map_err(|error| {
-        Error::fault_from("the job that calls the payment provider failed", error)
-    })?
 }
 
 /// `GET /billing/checkout?token=`

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use crate::api::cue::read_tags;
 use crate::api::fields::JsonFields;
-use crate::domain::api_error::ErrorCode;
-use crate::domain::cue::list::{CueFilter, MAX_SEARCH, SearchText};
+use crate::domain::api_error::{ErrorCode, Refusal};
+use crate::domain::cue::list::{CueFilter, MAX_SEARCH, fold};
 use crate::domain::cue::slug::SlugFilter;
 use crate::domain::cue::{CueStatus, Transport};
 use crate::domain::execution::ExecutionStatus;
@@ -15,7 +15,7 @@ use crate::domain::execution::attempt::FailureCause;
 use crate::domain::ids::ExecutionId;
 use crate::domain::schedule::{Zone, parse_instant};
 use crate::error::{Error, Result};
-use crate::http::message::{Request, Response, invalid_value, to_json, to_refusal};
+use crate::http::message::{Request, Response, to_json, to_refusal};
 use crate::service::bulk::{
     BulkAction, BulkCall, BulkRequest, BulkResults, CueAction, IN_PROGRESS, MAX_IDS, MAX_MATCHED,
     check_expected, distinct, find_repeated, run,
@@ -43,10 +43,7 @@ enum Targets<F> {
 }
 
 /// The ids of the objects to change, or the answer to a repeated request or a dry run.
-enum Resolution {
-    Ids(Vec<String>),
-    Response(Response),
-}
+type Resolution = std::result::Result<Vec<String>, Response>;
 
 /// The answer of `/v1/cues/bulk`. `matched` is the sum of `done` and the length of `failed`.
 #[derive(Debug, Serialize)]
@@ -77,23 +74,16 @@ struct RefusedView<'a> {
 
 pub async fn change_cues(request: Request) -> Result<Response> {
     let mut fields = request.fields()?;
-    let action = fields.required_one_of("action", &CueAction::WORDS).and_then(CueAction::parse);
+    let action = fields.required().one_of("action", &CueAction::WORDS).and_then(CueAction::parse);
     let targets = read_targets(&mut fields, distinct, read_cue_filter);
     fields.forbid_unknown();
-    fields.finish()?;
-    let (Some(action), Some((targets, is_dry_run))) = (action, targets) else {
-        return Err(missing());
-    };
+    let (action, (targets, is_dry_run)) = fields.finish_with(action.zip(targets))?;
     let call = bulk_call(&request, "POST /v1/cues/bulk")?;
-    let user_key = request.caller()?.user_key;
+    let user_key = request.user_key()?;
     let select = |filter| {
         move |read: &ReadTx<'_>| cue_list::select(read, user_key, &filter, MAX_MATCHED + 1)
     };
-    let ids =
-        match targets.resolve(&request, call.as_ref(), is_dry_run, "narrow it", select).await? {
-            Resolution::Ids(ids) => ids,
-            Resolution::Response(response) => return Ok(response),
-        };
+    let ids = targets.resolve(&request, call.as_ref(), is_dry_run, "narrow it", select).await?;
     let render = if action == CueAction::Fire { render_fired } else { render_done };
     run_to_end(request, BulkAction::Cues(action), ids, call, render).await
 }
@@ -104,33 +94,27 @@ pub async fn delete_cues(request: Request) -> Result<Response> {
     let mut fields = request.fields()?;
     let ids = read_ids(&mut fields);
     fields.forbid_unknown();
-    fields.finish()?;
-    let ids = distinct(ids.ok_or_else(missing)?);
+    let ids = distinct(fields.finish_with(ids)?);
     let call = bulk_call(&request, "POST /v1/cues/bulk-delete")?;
     request.reserve_response(ids.len() * ANSWER_BYTES)?;
-    run_to_end(request, BulkAction::Cues(CueAction::Delete), ids, call, render_deleted).await
+    run_to_end(request, BulkAction::Cues(CueAction::Delete), Ok(ids), call, render_deleted).await
 }
 
 pub async fn replay(request: Request) -> Result<Response> {
-    let caller = request.caller()?;
+    let user_key = request.user_key()?;
     let mut fields = request.fields()?;
     let targets = read_targets(&mut fields, oldest_first, read_execution_filter);
     fields.forbid_unknown();
-    fields.finish()?;
-    let (targets, is_dry_run) = targets.ok_or_else(missing)?;
+    let (targets, is_dry_run) = fields.finish_with(targets)?;
     let call = bulk_call(&request, "POST /v1/executions/replay")?;
     let narrower = "narrow since and until, and replay one part after the other";
-    let user_key = caller.user_key;
     let select = |filter| {
         move |read: &ReadTx<'_>| {
             let ids = execution_list::select_for_replay(read, user_key, &filter, MAX_MATCHED + 1)?;
             Ok(ids.iter().map(ToString::to_string).collect())
         }
     };
-    let ids = match targets.resolve(&request, call.as_ref(), is_dry_run, narrower, select).await? {
-        Resolution::Ids(ids) => ids,
-        Resolution::Response(response) => return Ok(response),
-    };
+    let ids = targets.resolve(&request, call.as_ref(), is_dry_run, narrower, select).await?;
     run_to_end(request, BulkAction::Replay, ids, call, render_replays).await
 }
 
@@ -150,7 +134,7 @@ fn read_cue_filter(fields: &mut JsonFields<'_>) -> CueFilter {
     });
     CueFilter {
         slug,
-        q: fields.string("q", 1..=MAX_SEARCH).map(|text| SearchText::new(&text)),
+        q: fields.string("q", 1..=MAX_SEARCH).map(|text| fold(&text)),
         status: fields.one_of("status", &CueStatus::WORDS).and_then(CueStatus::parse),
         transport: fields.one_of("transport", &Transport::WORDS).and_then(Transport::parse),
         tags: read_tags(fields).unwrap_or_default(),
@@ -181,7 +165,7 @@ fn read_instant(fields: &mut JsonFields<'_>, name: &'static str) -> Option<jiff:
 }
 
 fn read_ids(fields: &mut JsonFields<'_>) -> Option<Vec<String>> {
-    fields.required_strings("ids", 1..=MAX_IDS, 1..=MAX_ID)
+    fields.required().strings("ids", 1..=MAX_IDS, 1..=MAX_ID)
 }
 
 /// Reads either `ids`, or `filter` and `expected`; and `dry_run`, which is returned too. `None` after an error, which
@@ -240,11 +224,11 @@ impl<F> Targets<F> {
             Self::Ids(ids) => ids,
             Self::Matching { filter, expected } => {
                 if let (Some(call), false) = (call, is_dry_run)
-                    && let user_key = request.caller()?.user_key
+                    && let user_key = request.user_key()?
                     && let Some(response) =
                         find_repeated(&request.app, user_key, call.clone()).await?
                 {
-                    return Ok(Resolution::Response(Response::stored(response)));
+                    return Ok(Err(Response::stored(response)));
                 }
                 let (ids, _turn) = request.read_list(true, select(filter)).await?;
                 if !is_dry_run {
@@ -260,9 +244,9 @@ impl<F> Targets<F> {
         if is_dry_run {
             let body =
                 json!({"matched": ids.len(), "dry_run": true, "ids": ids, "has_more": has_more});
-            return Ok(Resolution::Response(Response::ok(&body)));
+            return Ok(Err(Response::ok(&body)));
         }
-        Ok(Resolution::Ids(ids))
+        Ok(Ok(ids))
     }
 }
 
@@ -273,7 +257,7 @@ fn check_bound(matched: usize, narrower: &str) -> Result<()> {
         return Ok(());
     }
     let reason = format!("matches more than {MAX_MATCHED}; {narrower}");
-    Err(invalid_value(["body", "filter"], &reason, Value::Null))
+    Err(Refusal::invalid_value(["body", "filter"], &reason, Value::Null).into())
 }
 
 /// As [`Request::idempotency`], for an action on many objects.
@@ -291,10 +275,14 @@ fn bulk_call(request: &Request, route: &str) -> Result<Option<BulkCall>> {
 async fn run_to_end(
     request: Request,
     action: BulkAction,
-    ids: Vec<String>,
+    ids: Resolution,
     call: Option<BulkCall>,
     render: fn(&BulkResults) -> Result<StoredResponse>,
 ) -> Result<Response> {
+    let ids = match ids {
+        Ok(ids) => ids,
+        Err(response) => return Ok(response),
+    };
     let caller = request.caller()?;
     let request_id = request.id.clone();
     let explain = Box::new(move |error| to_refusal(error, &request_id));
@@ -342,9 +330,4 @@ fn render_replays(done: &BulkResults) -> Result<StoredResponse> {
 
 fn answer(body: &impl Serialize) -> Result<StoredResponse> {
     Ok(StoredResponse { status: 200, body: to_json(body)? })
-}
-
-/// For a value that the validation guarantees.
-fn missing() -> Error {
-    Error::fault("a field of a bulk request is missing after validation")
 }

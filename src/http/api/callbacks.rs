@@ -7,7 +7,6 @@ use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::error::{Error, Result};
 use crate::http::message::{Request, Response};
 use crate::service::test_calls;
-use crate::store::ReadTx;
 
 /// Seconds for `Retry-After` when the server stops: a restart takes about as long.
 const STOPPING_RETRY_AFTER: u32 = 5;
@@ -17,13 +16,11 @@ const STOPPING_RETRY_AFTER: u32 = 5;
 /// If the client goes away or the server stops, nothing waits for the call any more. Its thread ends at the timeout of the
 /// call, or with the program.
 pub async fn test(mut request: Request) -> Result<Response> {
-    let user_key = request.caller()?.user_key;
     let (callback, payload) = new_test_call(request.fields()?, &request.app.config.callbacks)?;
     request.drop_body();
     // What is sent takes up to six times the bytes of the payload, and is held until the call ends.
     let memory = request.reserve(payload.as_ref().map_or(0, |payload| payload.body.len()))?;
-    let find = move |read: &ReadTx<'_>| test_calls::find_sender(read, user_key);
-    let sender = request.app.store.read_inline(find).await?;
+    let sender = request.read_own(test_calls::find_sender).await?;
     let (method, url) = (callback.method, callback.url.clone());
     let (end, ended) = oneshot::channel();
     test_calls::start(&request.app, sender, callback, payload, move |result| {

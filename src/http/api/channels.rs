@@ -12,15 +12,13 @@ use crate::domain::channel::{
     ALL_ALERTS, BUILT_IN_ALERT_WEBHOOK, BUILT_IN_EMAIL, Channel, ChannelType, EXECUTION_FAILED,
     Settings,
 };
-use crate::domain::notification::alert::{TestAttempt, TestStatus};
 use crate::domain::row_keys::UserKey;
 use crate::error::{Error, Result};
-use crate::http::api::alerts::first_attempt;
+use crate::http::api::alerts::run_test;
 use crate::http::list::{ListBody, Pagination};
 use crate::http::message::{Request, Response};
 use crate::service;
 use crate::service::channels::not_found;
-use crate::service::notify::PendingTest;
 use crate::store::accounts::users;
 use crate::store::{ReadTx, channels};
 
@@ -96,7 +94,7 @@ fn require_own(id: &str) -> Result<()> {
 }
 
 pub async fn list(request: Request) -> Result<Response> {
-    let (user_key, query) = (request.caller()?.user_key, request.query());
+    let (user_key, query) = (request.user_key()?, request.query());
     let pagination = query.pagination(50);
     query.finish()?;
     let list = move |read: &ReadTx<'_>| {
@@ -118,21 +116,21 @@ pub async fn list(request: Request) -> Result<Response> {
 }
 
 pub async fn create(request: Request) -> Result<Response> {
-    let caller = request.caller()?;
+    let user_key = request.user_key()?;
     let new = new_channel(request.fields()?, &request.app.config.callbacks)?;
-    let channel = service::channels::create(&request.app, caller.user_key, new)?.await?;
+    let channel = service::channels::create(&request.app, user_key, new)?.await?;
     let shown = Shown { channel, status: "active", waiting: 0, is_built_in: false };
     Ok(Response::created(&json!(shown.view())))
 }
 
 pub async fn show(request: Request) -> Result<Response> {
-    let (user_key, id) = (request.caller()?.user_key, request.param("channel_id").to_owned());
+    let (user_key, id) = (request.user_key()?, request.param("channel_id").to_owned());
     let shown = request.app.store.read(move |read| find(read, user_key, &id)).await?;
     Ok(Response::ok(&json!(shown.view())))
 }
 
 pub async fn update(request: Request) -> Result<Response> {
-    let (user_key, id) = (request.caller()?.user_key, request.param("channel_id").to_owned());
+    let (user_key, id) = (request.user_key()?, request.param("channel_id").to_owned());
     require_own(&id)?;
     loop {
         let of_user = id.clone();
@@ -148,7 +146,7 @@ pub async fn update(request: Request) -> Result<Response> {
 }
 
 pub async fn delete(request: Request) -> Result<Response> {
-    let (user_key, id) = (request.caller()?.user_key, request.param("channel_id").to_owned());
+    let (user_key, id) = (request.user_key()?, request.param("channel_id").to_owned());
     require_own(&id)?;
     service::channels::delete(&request.app, user_key, id).await?;
     Ok(Response::no_content())
@@ -157,16 +155,7 @@ pub async fn delete(request: Request) -> Result<Response> {
 /// Sends a test message, and answers when the attempt has ended.
 pub async fn test(request: Request) -> Result<Response> {
     let id = request.param("channel_id").to_owned();
-    let test = PendingTest::begin(&request.app, request.caller()?.user_key)?;
-    test.send_to_channel(id).await?;
-    let attempt = first_attempt(&request, &test, MAX_TEST_WAIT).await;
-    let attempt = attempt.as_ref();
-    Ok(Response::ok(&json!({
-        "id": test.id,
-        "status": attempt.map_or(TestStatus::Waiting, TestAttempt::status).as_str(),
-        "http_status": attempt.and_then(|attempt| attempt.http_status),
-        "duration_ms": attempt.map(|attempt| attempt.duration.as_millis().max(0)),
-        "error_message": attempt.and_then(|attempt| attempt.error_message.as_deref()),
-        "response": attempt.and_then(|attempt| attempt.response.as_deref()),
-    })))
+    let (mut body, attempt) = run_test(&request, MAX_TEST_WAIT, id).await?;
+    body["response"] = attempt.and_then(|attempt| attempt.response).into();
+    Ok(Response::ok(&body))
 }

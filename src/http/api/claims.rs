@@ -20,8 +20,8 @@ use crate::http::message::{Request, Response, enclosed, to_json};
 use crate::http::middleware::session::is_valid;
 use crate::service;
 use crate::service::executions::{ClaimedExecution, not_found};
+use crate::store::cues;
 use crate::store::executions::claims::{self, ClaimFilter, ClaimableExecution, ClaimableList};
-use crate::store::{ReadTx, cues};
 use tokio::time::{timeout, timeout_at};
 
 /// Time between two checks of the key of a long poll. A revoked key ends its long polls within 15 s (contract §7.1);
@@ -53,43 +53,34 @@ pub async fn list(request: Request) -> Result<Response> {
 }
 
 pub async fn claim(request: Request) -> Result<Response> {
-    let (caller, id) = (request.caller()?, request.execution_id()?);
+    let (user_key, id) = (request.user_key()?, request.execution_id()?);
     let mut fields = request.optional_fields()?;
     let body = ClaimRequest::read(&mut fields);
     fields.finish()?;
-    reserve_payload(&request, move |read| claims::payload_size(read, caller.user_key, id)).await?;
+    // Before the claim: one whose response is lost blocks the execution until its lease expires.
+    let bytes = request.read_own(move |read, user_key| claims::payload_size(read, user_key, id));
+    request.reserve_response(bytes.await?)?;
     let worker = claimant(body.worker_id);
-    let claimed = service::executions::claim(&request.app, caller.user_key, id, worker).await?;
+    let claimed = service::executions::claim(&request.app, user_key, id, worker).await?;
     claim_response(&request, claimed).await
 }
 
 pub async fn claim_next(request: Request) -> Result<Response> {
-    let caller = request.caller()?;
+    let user_key = request.user_key()?;
     let mut fields = request.optional_fields()?;
     let body = ClaimRequest::read_next(&mut fields);
     fields.finish()?;
-    let (user_key, wanted) = (caller.user_key, body.task.clone());
+    let wanted = body.task.clone();
     // Usually the one that is claimed.
-    let size = move |read: &ReadTx<'_>| match claims::find_next(read, user_key, wanted.as_deref())?
-    {
-        Some(id) => claims::payload_size(read, user_key, id),
-        None => Ok(0),
-    };
-    reserve_payload(&request, size).await?;
+    let bytes = request.read_own(move |read, user_key| {
+        let next = claims::find_next(read, user_key, wanted.as_deref())?;
+        next.map_or(Ok(0), |id| claims::payload_size(read, user_key, id))
+    });
+    request.reserve_response(bytes.await?)?;
     let worker = claimant(body.worker_id);
     let claimed =
-        service::executions::claim_next(&request.app, caller.user_key, body.task, worker).await?;
+        service::executions::claim_next(&request.app, user_key, body.task, worker).await?;
     claim_response(&request, claimed).await
-}
-
-/// Reserves the memory for a payload before its execution is claimed: a claim whose response is lost blocks the
-/// execution until its lease expires.
-async fn reserve_payload<F>(request: &Request, size: F) -> Result<()>
-where
-    F: FnOnce(&ReadTx<'_>) -> Result<usize> + Send + 'static,
-{
-    let bytes = request.app.store.read_inline(size).await?;
-    request.reserve_response(bytes)
 }
 
 /// Waits until an execution is claimable, the server stops, or the caller's key is no longer valid. `None` means none.
@@ -149,7 +140,7 @@ async fn list_claimable(
     filter: &ClaimFilter,
     limit: u32,
 ) -> Result<(ClaimableList, Turn)> {
-    let (user_key, filter) = (request.caller()?.user_key, filter.clone());
+    let (user_key, filter) = (request.user_key()?, filter.clone());
     request.read_list(false, move |read| claims::list(read, user_key, &filter, limit)).await
 }
 
@@ -183,10 +174,7 @@ async fn claim_response(request: &Request, it: ClaimedExecution) -> Result<Respo
         // A worker always receives an object.
         None => "{}".to_owned(),
         Some(key) => {
-            let read = request
-                .app
-                .store
-                .read_inline(move |read| cues::find_payload(read, it.cue_key, key));
+            let read = request.read_own(move |read, _| cues::find_payload(read, it.cue_key, key));
             // Deleted with its cue since the claim.
             read.await?.ok_or_else(not_found)?
         }

@@ -1,13 +1,14 @@
 //! `GET /v1/cues`.
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::Value;
 
 use crate::api::cue_view::{CueView, LastRunView, RecentView};
-use crate::domain::account::credentials::sha256;
 use crate::domain::cue::list::{
-    CueFilter, CueSort, ListPosition, MAX_RECENT_RUNS, MAX_SEARCH, SearchText, SortValue,
+    CueFilter, CueSort, ListPosition, MAX_RECENT_RUNS, MAX_SEARCH, SortValue, fold,
 };
 use crate::domain::cue::slug::SlugFilter;
 use crate::domain::cue::{CueStatus, Transport};
@@ -16,10 +17,10 @@ use crate::domain::time::JsonTimestamp;
 use crate::error::Result;
 use crate::http::limits::Turn;
 use crate::http::list::{ListBody, Pagination, Query};
-use crate::http::message::{Request, Response};
+use crate::http::message::{Request, Response, to_json};
 use crate::store::ReadTx;
 use crate::store::cues::cue_list::{self, RecentRuns};
-use crate::store::cues::cue_list::{CueList, CuePage, ListStart};
+use crate::store::cues::cue_list::{CueList, CuePage};
 
 /// `GET /v1/cues?q&status&transport&slug&namespace&tag&failing&sort&runs&limit&offset&cursor`
 pub async fn list(request: Request) -> Result<Response> {
@@ -34,7 +35,7 @@ pub async fn list(request: Request) -> Result<Response> {
 fn requested_list(query: &Query) -> (CueList, Pagination) {
     let pagination = query.pagination(20);
     let filter = CueFilter {
-        q: query.text("q", 1..=MAX_SEARCH).map(SearchText::new),
+        q: query.text("q", 1..=MAX_SEARCH).map(fold),
         status: query.one_of("status", &CueStatus::WORDS).and_then(CueStatus::parse),
         transport: query.one_of("transport", &Transport::WORDS).and_then(Transport::parse),
         slug: SlugFilter::parse(query.raw("slug"), query.raw("namespace")).unwrap_or_else(
@@ -49,20 +50,21 @@ fn requested_list(query: &Query) -> (CueList, Pagination) {
     let sort =
         query.one_of("sort", &CueSort::WORDS).and_then(CueSort::parse).unwrap_or(CueSort::Newest);
     let runs = query.integer("runs", 0..=i64::from(MAX_RECENT_RUNS));
-    let mut start = ListStart::Offset(pagination.offset);
+    let Pagination { limit, offset } = pagination;
+    let mut list = CueList { filter, sort, offset, after: None, limit, runs };
     if let Some(text) = query.raw("cursor") {
-        match decode_cursor(text, &filter, sort) {
+        match decode_cursor(text, &list) {
             Ok(_) if query.raw("offset").is_some() => {
                 query.reject(
                     "cursor",
                     "should be left out beside offset: a page begins at one of the two",
                 );
             }
-            Ok(last) => start = ListStart::After(last),
+            Ok(last) => list.after = Some(last),
             Err(error) => query.reject("cursor", &error.to_string()),
         }
     }
-    (CueList { filter, sort, start, limit: pagination.limit, runs }, pagination)
+    (list, pagination)
 }
 
 /// Reads the page. A short one is read on this thread, because passing it to another and back takes as long as the
@@ -92,8 +94,7 @@ fn render(list: &CueList, pagination: Pagination, page: &CuePage) -> Result<Resp
     let shown = body.count();
     let has_more = page.has_more || shown < page.cues.len();
     let last = page.cues.get(..shown).and_then(<[_]>::last).filter(|_| has_more);
-    let next =
-        last.map(|(cue, _)| encode_cursor(&list.filter, list.sort, &list.sort.position_of(cue)));
+    let next = last.map(|(cue, _)| encode_cursor(list, list.sort.position_of(cue))).transpose()?;
     let body = body
         .with("total", &page.total.to_string())
         .with("limit", &pagination.limit.to_string())
@@ -123,82 +124,31 @@ enum CursorError {
     OtherList,
 }
 
-/// The kinds of a sort value.
-const NONE: u8 = 0;
-const INSTANT: u8 = 1;
-const NAME: u8 = 2;
-
-/// Digest length: distinguishes the lists of one user; no security.
-const DIGEST_BYTES: usize = 4;
-
-/// The text of a cursor after `last`: the place of the last entry of a page, and a digest of the list that it belongs
-/// to. Callers take it from a response and send it back as it is.
-fn encode_cursor(filter: &CueFilter, sort: CueSort, last: &ListPosition) -> String {
-    let mut bytes = digest(filter, sort).to_vec();
-    bytes.extend(last.key.number().to_be_bytes());
-    match &last.value {
-        SortValue::None => bytes.push(NONE),
-        SortValue::Instant(millis) => {
-            bytes.push(INSTANT);
-            bytes.extend(millis.to_be_bytes());
-        }
-        SortValue::Name(name) => {
-            bytes.push(NAME);
-            bytes.extend(name.bytes());
-        }
-    }
-    URL_SAFE_NO_PAD.encode(bytes)
+/// The text of a cursor after `last`: a digest of the list that it belongs to, and the place of the last entry of a page.
+/// Callers take it from a response and send it back as it is.
+fn encode_cursor(list: &CueList, last: ListPosition) -> Result<String> {
+    let place = to_json(&(digest(list), last.value, last.key.number()))?;
+    Ok(URL_SAFE_NO_PAD.encode(place))
 }
 
 /// The place that a cursor stands for.
-fn decode_cursor(
-    text: &str,
-    filter: &CueFilter,
-    sort: CueSort,
-) -> std::result::Result<ListPosition, CursorError> {
-    let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| CursorError::Malformed)?;
-    let (digest_given, rest) =
-        bytes.split_first_chunk::<DIGEST_BYTES>().ok_or(CursorError::Malformed)?;
-    let (key, rest) = rest.split_first_chunk().ok_or(CursorError::Malformed)?;
-    let value = match rest.split_first() {
-        Some((&NONE, [])) => SortValue::None,
-        Some((&INSTANT, millis)) => {
-            let millis = millis.try_into().map_err(|_| CursorError::Malformed)?;
-            SortValue::Instant(i64::from_be_bytes(millis))
-        }
-        Some((&NAME, name)) => {
-            let name = std::str::from_utf8(name).map_err(|_| CursorError::Malformed)?;
-            SortValue::Name(name.to_owned())
-        }
-        _ => return Err(CursorError::Malformed),
-    };
-    if *digest_given != digest(filter, sort) {
-        return Err(CursorError::OtherList);
+fn decode_cursor(text: &str, list: &CueList) -> std::result::Result<ListPosition, CursorError> {
+    let place = URL_SAFE_NO_PAD.decode(text).map_err(|_| CursorError::Malformed)?;
+    let (digest_given, value, key): (u64, SortValue, i64) =
+        serde_json::from_slice(&place).map_err(|_| CursorError::Malformed)?;
+    if digest_given == digest(list) {
+        Ok(ListPosition { value, key: CueKey::new(key) })
+    } else {
+        Err(CursorError::OtherList)
     }
-    Ok(ListPosition { value, key: CueKey::new(i64::from_be_bytes(*key)) })
 }
 
-fn digest(filter: &CueFilter, sort: CueSort) -> [u8; DIGEST_BYTES] {
-    let CueFilter { q, status, transport, slug, tags, failing } = filter;
-    let failing = match failing {
-        None => "",
-        Some(false) => "0",
-        Some(true) => "1",
-    };
-    let mut tags: Vec<&str> = tags.iter().collect();
-    tags.sort_unstable();
-    let (slugs, _) = slug.as_ref().map(SlugFilter::bounds).unwrap_or_default();
-    let list = [
-        sort.as_str(),
-        status.map_or("", CueStatus::as_str),
-        transport.map_or("", Transport::as_str),
-        failing,
-        q.as_ref().map_or("", SearchText::as_str),
-        &tags.join(","),
-        &slugs,
-    ];
-    let [a, b, c, d, ..] = sha256(list.join("\n").as_bytes());
-    [a, b, c, d]
+/// Distinguishes the lists of one user; no security. Another build of the program may have other digests: a cursor of
+/// the earlier one is then refused.
+fn digest(list: &CueList) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (&list.filter, list.sort).hash(&mut hasher);
+    hasher.finish()
 }
 
 #[cfg(test)]
@@ -217,26 +167,37 @@ mod tests {
             CueFilter { tags: Tags::new(vec!["a".to_owned()]), ..filter.clone() },
             CueFilter { failing: Some(true), ..filter.clone() },
             CueFilter { failing: Some(false), ..filter.clone() },
-            CueFilter { q: Some(SearchText::new("a")), ..filter.clone() },
+            CueFilter { q: Some("a".to_owned()), ..filter.clone() },
         ];
         for (sort, value) in [
             (CueSort::Newest, SortValue::None),
             (CueSort::NextRun, SortValue::Instant(-1)),
             (CueSort::LastRunDescending, SortValue::None),
-            (CueSort::Name, SortValue::name("Straße \u{0} 𝄞")),
-            (CueSort::Name, SortValue::name("")),
+            (CueSort::Name, SortValue::Name("straße \u{0} 𝄞".to_owned())),
+            (CueSort::Name, SortValue::Name(String::new())),
         ] {
             let last = ListPosition { value, key: CueKey::new(1 << 40) };
-            let text = encode_cursor(&filter, sort, &last);
+            let list = |filter: &CueFilter, sort| CueList {
+                filter: filter.clone(),
+                sort,
+                offset: 0,
+                after: None,
+                limit: 20,
+                runs: None,
+            };
+            let text = encode_cursor(&list(&filter, sort), last.clone()).unwrap();
             assert!(
                 text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte)),
                 "{text}"
             );
-            assert_eq!(decode_cursor(&text, &filter, sort), Ok(last));
-            assert_eq!(decode_cursor(&text, &filter, CueSort::Oldest), Err(CursorError::OtherList));
+            assert_eq!(decode_cursor(&text, &list(&filter, sort)), Ok(last));
+            assert_eq!(
+                decode_cursor(&text, &list(&filter, CueSort::Oldest)),
+                Err(CursorError::OtherList)
+            );
             for other in &others {
                 assert_eq!(
-                    decode_cursor(&text, other, sort),
+                    decode_cursor(&text, &list(other, sort)),
                     Err(CursorError::OtherList),
                     "{other:?}"
                 );

@@ -9,12 +9,11 @@ use crate::api::cue::{changed_cue, new_cue, put_cue};
 use crate::api::cue_view::{CueView, PutView};
 use crate::api::fields::JsonFields;
 use crate::api::preview::{PreviewedSchedule, preview_schedule, schedule_fields};
-use crate::domain::api_error::{FieldError, Refusal};
+use crate::domain::api_error::Refusal;
 use crate::domain::cue::slug::{SLUG_RULE, Slug};
 use crate::domain::cue::{Cue, CueRequest, Payload, Transport};
 use crate::domain::execution::worker::DEAD_AFTER;
 use crate::domain::json::JsonStr;
-use crate::domain::row_keys::UserKey;
 use crate::domain::schedule::{EARLIEST, Schedule, Zone, offset_text, parse_instant};
 use crate::domain::text::shell_word;
 use crate::domain::time::{instant, just_before, saturating_sub};
@@ -22,7 +21,7 @@ use crate::error::Result;
 use crate::http::api::executions::{ExecutionView, render_run};
 use crate::http::list::{ListBody, Pagination};
 use crate::http::message::{
-    Request, Response, read_idempotency_key, to_json, with_payload, with_payload_text,
+    Request, Response, read_idempotency_key, to_json, with_payload, with_payload_as,
 };
 use crate::service;
 use crate::service::cues::{FileOrigin, PutAction, PutCue, not_found};
@@ -45,7 +44,7 @@ pub async fn create(mut request: Request) -> Result<Response> {
     let new = new_cue(request.fields()?, &request.app.config.callbacks)?;
     let call = request.idempotency("POST /v1/cues", None)?;
     reserve_cue(&mut request, new_payload_bytes(&new))?;
-    let hint = worker_hint(&request, caller.user_key, &new).await?;
+    let hint = worker_hint(&request, &new).await?;
     let created =
         service::cues::create(&request.app, &caller, new, hint.as_deref(), call, render_created)?
             .await?;
@@ -56,15 +55,14 @@ pub async fn create(mut request: Request) -> Result<Response> {
 
 /// `GET /v1/cues/{cue_id}?execution_limit&execution_offset&payload`
 pub async fn show(request: Request) -> Result<Response> {
-    let (caller, query, id) = (request.caller()?, request.query(), cue_id(&request).await?);
+    let (query, id) = (request.query(), cue_id(&request).await?);
     let pagination = query.pagination_of("execution_limit", "execution_offset", 10);
     let is_text = query.one_of("payload", &["json", "text"]) == Some("text");
     query.finish()?;
     let store = &request.app.store;
     let mut _turn = request.list_turn().await?;
-    let found =
-        store.read_inline(move |read| cues::find_with_payload(read, caller.user_key, &id)).await?;
-    let (cue, mut payload) = found.ok_or_else(not_found)?;
+    let find = move |read: &ReadTx<'_>, user_key| cues::find_with_payload(read, user_key, &id);
+    let (cue, mut payload) = request.read_own(find).await?.ok_or_else(not_found)?;
     let (key, Pagination { limit, offset }) = (cue.key, pagination);
     let list = move |read: &ReadTx<'_>| execution_list::list_by_cue(read, key, limit, offset);
     let (page, total) = match cue.run_count {
@@ -82,12 +80,7 @@ pub async fn show(request: Request) -> Result<Response> {
     let cue = to_json(&CueView::new(&cue, None))?;
     let history = ListBody::after(&cue, "executions", page.iter().map(ExecutionView))?;
     let history = history.with_page("execution_", total, pagination).into_text();
-    let body = if is_text {
-        with_payload_text(history, payload.as_deref())?
-    } else {
-        with_payload(history, payload)
-    };
-    Ok(Response::json(StatusCode::OK, body))
+    Ok(Response::json(StatusCode::OK, with_payload_as(is_text, history, payload)?))
 }
 
 pub async fn update(mut request: Request) -> Result<Response> {
@@ -124,8 +117,8 @@ pub async fn update(mut request: Request) -> Result<Response> {
 
 /// Errors: `cue_not_found`.
 async fn find_own(request: &Request, id: &str) -> Result<Cue> {
-    let (user_key, id) = (request.caller()?.user_key, id.to_owned());
-    let found = request.app.store.read_inline(move |read| cues::find(read, user_key, &id)).await?;
+    let id = id.to_owned();
+    let found = request.read_own(move |read, user_key| cues::find(read, user_key, &id)).await?;
     Ok(found.ok_or_else(not_found)?)
 }
 
@@ -141,7 +134,8 @@ pub async fn put(mut request: Request) -> Result<Response> {
         namespace => format!("{namespace}/{}", request.param("slug")),
     };
     query.finish()?;
-    let slug = Slug::parse(&text).ok_or_else(|| invalid_slug(text))?;
+    let slug = Slug::parse(&text)
+        .ok_or_else(|| Refusal::invalid_value(["path", "slug"], SLUG_RULE, text))?;
     let wanted = put_cue(request.fields()?, slug, &request.app.config.callbacks)?;
     reserve_cue(&mut request, new_payload_bytes(&wanted))?;
     let (put, now) = (PutCue { request: wanted, origin }, request.now);
@@ -196,32 +190,20 @@ pub async fn fire(request: Request) -> Result<Response> {
 
 /// `GET /v1/cues/{cue_id}/missed?limit&offset`
 pub async fn missed(request: Request) -> Result<Response> {
-    let (caller, query, id) = (request.caller()?, request.query(), cue_id(&request).await?);
+    let (query, id) = (request.query(), cue_id(&request).await?);
     let pagination = query.pagination(20);
     query.finish()?;
-    let (rows, total) = request
-        .app
-        .store
-        .read(move |read| {
-            let cue = cues::find(read, caller.user_key, &id)?.ok_or_else(not_found)?;
-            due_cues::list_missed(read, cue.key, pagination.limit, pagination.offset)
-        })
-        .await?;
+    let list = move |read: &ReadTx<'_>, user_key| {
+        let cue_key = cues::find_key(read, user_key, &id)?.ok_or_else(not_found)?;
+        due_cues::list_missed(read, cue_key, pagination.limit, pagination.offset)
+    };
+    let (rows, total) = request.read_own(list).await?;
     let rows = rows.iter().map(|row| {
         json!({"first": instant(row.first), "last": instant(row.last), "count": row.count, "reason": row.reason})
     });
     let has_more = pagination.offset.saturating_add(rows.len() as u64) < total.unsigned_abs();
     let list = ListBody::new("missed", rows)?.with("total", &total.to_string());
     Ok(list.with_more(has_more).into_response())
-}
-
-fn invalid_slug(text: String) -> Refusal {
-    Refusal::invalid(vec![FieldError {
-        kind: "value_error",
-        loc: vec!["path".into(), "slug".into()],
-        msg: format!("Value error, {SLUG_RULE}"),
-        input: text.into(),
-    }])
 }
 
 /// The text before a slug in place of the id in a path.
@@ -232,9 +214,8 @@ async fn cue_id(request: &Request) -> Result<String> {
     let text = request.param("cue_id");
     let Some(slug) = text.strip_prefix(BY_SLUG) else { return Ok(text.to_owned()) };
     let slug = Slug::parse(slug).ok_or_else(not_found)?;
-    let user_key = request.caller()?.user_key;
-    let find = move |read: &ReadTx<'_>| cues::find_id_of_slug(read, user_key, &slug);
-    Ok(request.app.store.read_inline(find).await?.ok_or_else(not_found)?)
+    let find = move |read: &ReadTx<'_>, user_key| cues::find_id_of_slug(read, user_key, &slug);
+    Ok(request.read_own(find).await?.ok_or_else(not_found)?)
 }
 
 /// Renders the response to a create without the payload. An `Idempotency-Key` stores it for a repetition of the
@@ -244,19 +225,16 @@ fn render_created(cue: &Cue) -> Result<StoredResponse> {
 }
 
 /// A warning for the creator of a worker cue if no worker of the account was seen lately that takes its runs.
-async fn worker_hint(
-    request: &Request,
-    user_key: UserKey,
-    new: &CueRequest,
-) -> Result<Option<String>> {
+async fn worker_hint(request: &Request, new: &CueRequest) -> Result<Option<String>> {
     if new.fields.transport == Transport::Webhook {
         return Ok(None);
     }
     let task = new_payload(new).and_then(|payload| payload.task.clone());
     let (since, wanted) = (saturating_sub(request.now, DEAD_AFTER), task.clone());
-    let seen =
-        move |read: &ReadTx<'_>| workers::is_taker_seen(read, user_key, wanted.as_deref(), since);
-    if request.app.store.read_inline(seen).await? {
+    let seen = move |read: &ReadTx<'_>, user_key| {
+        workers::is_taker_seen(read, user_key, wanted.as_deref(), since)
+    };
+    if request.read_own(seen).await? {
         return Ok(None);
     }
     Ok(Some(match task {
@@ -289,27 +267,30 @@ fn reserve_cue(request: &mut Request, payload_bytes: usize) -> Result<()> {
 
 /// The size of the stored payload of a cue; 0 if there is none.
 async fn payload_bytes(request: &Request, id: &str) -> Result<usize> {
-    let (user_key, id) = (request.caller()?.user_key, id.to_owned());
-    request.app.store.read_inline(move |read| cues::payload_size(read, user_key, &id)).await
+    let id = id.to_owned();
+    request.read_own(move |read, user_key| cues::payload_size(read, user_key, &id)).await
 }
 
 /// The text of the payload of a cue after a change that left it as it was.
 async fn current_payload(request: &Request, cue: &Cue) -> Result<Option<String>> {
     let Some(payload_key) = cue.payload_key else { return Ok(None) };
-    let (user_key, cue_key, id) = (cue.user_key, cue.key, cue.id.clone());
-    let read = move |read: &ReadTx<'_>| match cues::find_payload(read, cue_key, payload_key)? {
-        Some(payload) => Ok(Some(payload)),
-        // Another change has replaced it since.
-        None => Ok(cues::find_with_payload(read, user_key, &id)?.and_then(|(_, payload)| payload)),
-    };
-    request.app.store.read_inline(read).await
+    let (cue_key, id) = (cue.key, cue.id.clone());
+    let read =
+        move |read: &ReadTx<'_>, user_key| match cues::find_payload(read, cue_key, payload_key)? {
+            Some(payload) => Ok(Some(payload)),
+            // Another change has replaced it since.
+            None => {
+                Ok(cues::find_with_payload(read, user_key, &id)?.and_then(|(_, payload)| payload))
+            }
+        };
+    request.read_own(read).await
 }
 
 /// Merges `over` into the payload of the cue. A missing cue is left to `fire` to refuse.
 async fn merged_payload(request: &Request, id: &str, over: JsonStr<'_>) -> Result<FirePayload> {
-    let (user_key, id) = (request.caller()?.user_key, id.to_owned());
-    let find = move |read: &ReadTx<'_>| cues::find_with_payload(read, user_key, &id);
-    let found = request.app.store.read_inline(find).await?;
+    let id = id.to_owned();
+    let find = move |read: &ReadTx<'_>, user_key| cues::find_with_payload(read, user_key, &id);
+    let found = request.read_own(find).await?;
     Ok(FirePayload::Replaced(match found.and_then(|(_, own)| own) {
         Some(own) => Payload::merged(&own, over),
         None => Payload::new(over),
@@ -323,7 +304,7 @@ pub(in crate::http::api) const BAD_FROM: &str =
 
 /// `GET /v1/cues/{cue_id}/upcoming?limit&from&detail`: an empty list if no run is scheduled.
 pub async fn upcoming(request: Request) -> Result<Response> {
-    let (caller, query, id) = (request.caller()?, request.query(), cue_id(&request).await?);
+    let (query, id) = (request.query(), cue_id(&request).await?);
     let limit = query.integer("limit", 1..=100).unwrap_or(DEFAULT_LIMIT);
     let has_detail = query.boolean("detail").unwrap_or(false);
     let from = query.instant("from");
@@ -331,11 +312,7 @@ pub async fn upcoming(request: Request) -> Result<Response> {
         query.reject("from", BAD_FROM);
     }
     query.finish()?;
-    let cue = request
-        .app
-        .store
-        .read_inline(move |read| Ok(cues::find(read, caller.user_key, &id)?.ok_or_else(not_found)?))
-        .await?;
+    let cue = find_own(&request, &id).await?;
     let after = from.map_or(request.now, just_before);
     let schedule = cue.fields.schedule.read().map_err(Refusal::from)?;
     let runs = match (cue.next_run, from) {
@@ -364,9 +341,8 @@ pub async fn preview(request: Request) -> Result<Response> {
         })
     });
     let parsed = preview_schedule(&mut fields, request.now);
-    fields.finish()?;
-    let Some(schedule) = parsed else { return Err(Refusal::invalid(Vec::new()).into()) };
-    let PreviewedSchedule { mut schedule, skipped_note, is_text } = schedule?;
+    let parsed = fields.finish_with(parsed)??;
+    let PreviewedSchedule { mut schedule, skipped_note, is_text } = parsed;
     schedule.begin(request.now);
     schedule.first_run(request.now).map_err(Refusal::from)?;
     let after = from.map_or(request.now, just_before);

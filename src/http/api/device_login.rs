@@ -49,12 +49,9 @@ pub async fn start(request: Request) -> Result<Response> {
 /// `POST /v1/auth/device-code/submit-email {device_code, email}`
 pub async fn submit_email(request: Request) -> Result<Response> {
     let mut fields = request.fields()?;
-    let code = fields.required_string("device_code", 0..=1_000);
+    let code = fields.required().string("device_code", 0..=1_000);
     let email = required_email(&mut fields);
-    fields.finish()?;
-    let (Some(code), Some(email)) = (code, email) else {
-        return Err(Error::fault("a field of a request is missing after validation"));
-    };
+    let (code, email) = fields.finish_with(code.zip(email))?;
     send_link(&request, code, email).await?;
     Ok(Response::ok(&json!({"status": LoginState::EmailSent.as_str()})))
 }
@@ -62,9 +59,8 @@ pub async fn submit_email(request: Request) -> Result<Response> {
 /// `POST /v1/auth/device-code/poll {device_code}`
 pub async fn poll(request: Request) -> Result<Response> {
     let mut fields = request.fields()?;
-    let text = fields.required_string("device_code", 0..=1_000);
-    fields.finish()?;
-    let Some(code) = text.as_deref().and_then(DeviceCode::parse) else {
+    let text = fields.required().string("device_code", 0..=1_000);
+    let Some(code) = DeviceCode::parse(&fields.finish_with(text)?) else {
         return Ok(poll_response(None));
     };
     let hash = code.hash();

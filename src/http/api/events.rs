@@ -5,7 +5,7 @@ use std::sync::Arc;
 use hyper::body::Bytes;
 use hyper::header::{CACHE_CONTROL, HeaderName, HeaderValue};
 use serde_json::json;
-use tokio::sync::watch;
+use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::Instant;
 
 use crate::app::App;
@@ -19,7 +19,7 @@ use crate::events::{
     EventId, EventStream, MAX_STREAMS_PER_USER, ResetReason, StreamStart, TooManyStreams,
 };
 use crate::http::assets;
-use crate::http::message::{BodyStream, Request, Response, invalid_value};
+use crate::http::message::{BodyStream, Request, Response};
 use crate::http::middleware::session::is_valid;
 use crate::service::cues::not_found;
 use crate::store::cues;
@@ -49,10 +49,8 @@ pub async fn stream(request: Request) -> Result<Response> {
     }
     let (filter, after) = (filter(&request)?, last_event_id(&request)?);
     if let Some(id) = request.query().raw("cue_id").map(str::to_owned) {
-        let user_key = caller.user_key;
-        let found =
-            request.app.store.read_inline(move |read| cues::find_key(read, user_key, &id)).await?;
-        found.ok_or_else(not_found)?;
+        let found = request.read_own(move |read, user_key| cues::find_key(read, user_key, &id));
+        found.await?.ok_or_else(not_found)?;
     }
     request.reserve_response(STREAM_COST)?;
     let place = request.begin_waiting()?;
@@ -117,7 +115,7 @@ fn read_event_id(loc: [&'static str; 2], text: Option<&str>) -> Result<Option<Ev
         let reason = "should be the text after `id: ` in a stream, such as 5f3a9c-1842; leave it out to begin with new \
                       events";
         // Not repeated in full: it can be very long.
-        invalid_value(loc, reason, text.chars().take(64).collect::<String>().into())
+        Refusal::invalid_value(loc, reason, text.chars().take(64).collect::<String>())
     })?;
     Ok(Some(id))
 }
@@ -165,7 +163,7 @@ struct LiveStream {
     /// The id that the client has.
     sent: String,
     is_over: bool,
-    _place: Option<Arc<()>>,
+    _place: Option<OwnedSemaphorePermit>,
 }
 
 impl LiveStream {

@@ -17,9 +17,7 @@ use crate::domain::json::JsonText;
 use crate::domain::time::{JsonTimestamp, instant};
 use crate::error::Result;
 use crate::http::list::{ListBody, Pagination, Query};
-use crate::http::message::{
-    MAX_ESCAPED, Request, Response, to_json, with_payload, with_payload_text,
-};
+use crate::http::message::{MAX_ESCAPED, Request, Response, to_json, with_payload_as};
 use crate::service;
 use crate::service::manual_runs::{self, ManualRun};
 use crate::store::executions::execution_list::{CreatedRange, ExecutionFilter};
@@ -28,14 +26,11 @@ use crate::store::{ReadTx, cues};
 
 /// `GET /v1/executions/{execution_id}?payload`.
 pub async fn show(request: Request) -> Result<Response> {
-    let (caller, id, query) = (request.caller()?, request.execution_id()?, request.query());
+    let (id, query) = (request.execution_id()?, request.query());
     let form = query.one_of("payload", &["json", "text"]);
     query.finish()?;
-    let found = request
-        .app
-        .store
-        .read_inline(move |read| executions::find(read, caller.user_key, id))
-        .await?;
+    let found =
+        request.read_own(move |read, user_key| executions::find(read, user_key, id)).await?;
     let found = found.ok_or_else(service::executions::not_found)?;
     match form {
         None => Response::from_body(&ExecutionView(&found)),
@@ -48,28 +43,18 @@ async fn show_with_payload(
     found: &ExecutionDetails,
     is_text: bool,
 ) -> Result<Response> {
-    let (user_key, id) = (request.caller()?.user_key, found.execution.id);
-    let size = move |read: &ReadTx<'_>| claims::payload_size(read, user_key, id);
-    let bytes = request.app.store.read_inline(size).await?;
+    let id = found.execution.id;
+    let bytes =
+        request.read_own(move |read, user_key| claims::payload_size(read, user_key, id)).await?;
     request.reserve_response(if is_text { bytes.saturating_mul(MAX_ESCAPED) } else { bytes })?;
-    let payload = match found.execution.payload_key {
-        Some(key) => {
-            let cue_key = found.execution.cue_key;
-            request
-                .app
-                .store
-                .read_inline(move |read| cues::find_payload(read, cue_key, key))
-                .await?
+    let payload = match (found.execution.cue_key, found.execution.payload_key) {
+        (cue_key, Some(key)) => {
+            request.read_own(move |read, _| cues::find_payload(read, cue_key, key)).await?
         }
-        None => None,
+        (_, None) => None,
     };
     let execution = to_json(&ExecutionView(found))?;
-    let body = if is_text {
-        with_payload_text(execution, payload.as_deref())?
-    } else {
-        with_payload(execution, payload)
-    };
-    Ok(Response::json(StatusCode::OK, body))
+    Ok(Response::json(StatusCode::OK, with_payload_as(is_text, execution, payload)?))
 }
 
 /// `GET /v1/executions`, with its filters, `limit` and `offset`.
@@ -127,34 +112,34 @@ fn list_filter(query: &Query) -> ExecutionFilter {
 }
 
 pub async fn replay(request: Request) -> Result<Response> {
-    let (caller, id) = (request.caller()?, request.execution_id()?);
-    let mut body = render_run(&manual_runs::replay(&request.app, caller.user_key, id).await?);
+    let (user_key, id) = (request.user_key()?, request.execution_id()?);
+    let mut body = render_run(&manual_runs::replay(&request.app, user_key, id).await?);
     body["replayed_from"] = id.to_string().into();
     Ok(Response::ok(&body))
 }
 
 pub async fn retry(request: Request) -> Result<Response> {
-    let (caller, id) = (request.caller()?, request.execution_id()?);
+    let (user_key, id) = (request.user_key()?, request.execution_id()?);
     request.optional_fields()?;
-    let (run, status) = manual_runs::retry(&request.app, caller.user_key, id).await?;
+    let (run, status) = manual_runs::retry(&request.app, user_key, id).await?;
     let mut body = render_run(&run);
     body["status"] = status.as_str().into();
     Ok(Response::ok(&body))
 }
 
 pub async fn cancel(request: Request) -> Result<Response> {
-    let (caller, id) = (request.caller()?, request.execution_id()?);
+    let (user_key, id) = (request.user_key()?, request.execution_id()?);
     request.optional_fields()?;
-    let cancelled = manual_runs::cancel(&request.app, caller.user_key, id).await?;
+    let cancelled = manual_runs::cancel(&request.app, user_key, id).await?;
     Response::from_body(&ExecutionView(&cancelled))
 }
 
 pub async fn report(request: Request) -> Result<Response> {
-    let (caller, id) = (request.caller()?, request.execution_id()?);
+    let (user_key, id) = (request.user_key()?, request.execution_id()?);
     let report = read_report(request.fields()?)?;
     // The response repeats the report.
     request.reserve_response(request.body().len())?;
-    let recorded = service::executions::report(&request.app, caller.user_key, id, report).await?;
+    let recorded = service::executions::report(&request.app, user_key, id, report).await?;
     Response::from_body(&RecordedView {
         execution_id: id.to_string(),
         outcome: OutcomeView(&recorded.outcome),
@@ -164,9 +149,9 @@ pub async fn report(request: Request) -> Result<Response> {
 }
 
 pub async fn extend_lease(request: Request) -> Result<Response> {
-    let (caller, id) = (request.caller()?, request.execution_id()?);
+    let (user_key, id) = (request.user_key()?, request.execution_id()?);
     let worker = request.header("x-worker-id").map(str::to_owned);
-    let until = service::executions::extend(&request.app, caller.user_key, id, worker).await?;
+    let until = service::executions::extend(&request.app, user_key, id, worker).await?;
     Ok(Response::ok(&json!({
         "execution_id": id.to_string(),
         "lease_extended_until": instant(until),
@@ -178,7 +163,7 @@ pub async fn extend_lease(request: Request) -> Result<Response> {
 const MAX_EVIDENCE: usize = (TEXTS.len() + 1) * MAX_TEXT_BYTES;
 
 pub async fn verify(request: Request) -> Result<Response> {
-    let (caller, id) = (request.caller()?, request.execution_id()?);
+    let (user_key, id) = (request.user_key()?, request.execution_id()?);
     let mut fields = request.optional_fields()?;
     let valid = fields.boolean("valid").unwrap_or(true);
     let reason = read_bounded_text(&mut fields, "reason");
@@ -187,8 +172,7 @@ pub async fn verify(request: Request) -> Result<Response> {
     fields.finish()?;
     // The response repeats the reason.
     request.reserve_response(request.body().len())?;
-    let recorded =
-        service::executions::verify(&request.app, caller.user_key, id, valid, reason).await?;
+    let recorded = service::executions::verify(&request.app, user_key, id, valid, reason).await?;
     Ok(Response::ok(&json!({
         "execution_id": id.to_string(),
         "outcome_state": recorded.state.as_str(),
@@ -198,18 +182,18 @@ pub async fn verify(request: Request) -> Result<Response> {
 }
 
 pub async fn set_pending(request: Request) -> Result<Response> {
-    let (caller, id) = (request.caller()?, request.execution_id()?);
+    let (user_key, id) = (request.user_key()?, request.execution_id()?);
     let fields = request.optional_fields()?;
     fields.forbid_unknown();
     fields.finish()?;
-    let recorded = service::executions::reopen(&request.app, caller.user_key, id).await?;
+    let recorded = service::executions::reopen(&request.app, user_key, id).await?;
     Ok(Response::ok(
         &json!({"execution_id": id.to_string(), "outcome_state": recorded.state.as_str()}),
     ))
 }
 
 pub async fn append_evidence(request: Request) -> Result<Response> {
-    let (caller, id) = (request.caller()?, request.execution_id()?);
+    let (user_key, id) = (request.user_key()?, request.execution_id()?);
     let mut fields = request.fields()?;
     let evidence = read_evidence(&mut fields);
     for field in TEXTS.into_iter().chain([ARTIFACTS]).filter(|field| evidence.is_blank_in(field)) {
@@ -221,7 +205,7 @@ pub async fn append_evidence(request: Request) -> Result<Response> {
     request.reserve_response(request.body().len() + MAX_EVIDENCE)?;
     let updated = evidence.fields().is_some();
     let recorded =
-        service::executions::append_evidence(&request.app, caller.user_key, id, evidence).await?;
+        service::executions::append_evidence(&request.app, user_key, id, evidence).await?;
     Response::from_body(&EvidenceView {
         execution_id: id.to_string(),
         outcome_state: recorded.state.as_str(),

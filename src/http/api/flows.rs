@@ -7,11 +7,11 @@ use crate::store::ReadTx;
 use crate::store::cues::flows;
 
 pub async fn list(request: Request) -> Result<Response> {
-    let (caller, query) = (request.caller()?, request.query());
+    let (user_key, query) = (request.user_key()?, request.query());
     let pagination = query.pagination(50);
     query.finish()?;
     let Pagination { limit, offset } = pagination;
-    let list = move |read: &ReadTx<'_>| flows::list(read, caller.user_key, limit, offset);
+    let list = move |read: &ReadTx<'_>| flows::list(read, user_key, limit, offset);
     let ((page, total), _turn) = request.read_list(true, list).await?;
     let list = ListBody::new("flows", page.iter())?;
     Ok(list.with_page("", total, pagination).into_response())

@@ -13,9 +13,9 @@ use crate::domain::time::instant;
 use crate::error::{Error, Result};
 use crate::http::list::ListBody;
 use crate::http::message::{Request, Response};
-use crate::http::middleware::authentication::host_name;
+use crate::http::middleware::authentication::{RequestSource, host_name};
 use crate::http::middleware::session::{SessionCookie, base_url, check_sign_in, signed_in_users};
-use crate::service::sessions::{self, NewSession, SignIn};
+use crate::service::sessions::{self, NewSession, NewSessionLink, SignIn};
 
 /// Characters of a credential in a request: any text is looked up.
 const MAX_CREDENTIAL: usize = 1_000;
@@ -69,7 +69,7 @@ pub async fn end_own(request: Request) -> Result<Response> {
 }
 
 fn cookie_of(request: &Request) -> SessionCookie {
-    SessionCookie::of_request(&request.app, request.peer.ip(), &request.headers, &request.host)
+    SessionCookie::of_request(&request.app, &RequestSource::of(request))
 }
 
 pub async fn list(request: Request) -> Result<Response> {
@@ -81,9 +81,9 @@ pub async fn list(request: Request) -> Result<Response> {
 }
 
 pub async fn end(request: Request) -> Result<Response> {
-    let caller = request.caller()?;
+    let user_key = request.user_key()?;
     let id = request.param("session_id").to_owned();
-    sessions::end(&request.app, caller.user_key, id).await?;
+    sessions::end(&request.app, user_key, id).await?;
     Ok(Response::no_content())
 }
 
@@ -96,14 +96,15 @@ pub async fn end_others(request: Request) -> Result<Response> {
 pub async fn create_link(request: Request) -> Result<Response> {
     let caller = request.caller()?;
     let (app, now) = (&request.app, request.now);
-    let link =
-        sessions::create_link(&app.store, caller.user_key, Some(caller.credential.clone()), now)?
-            .await?;
-    let base = base_url(app, request.peer.ip(), &request.headers, &request.host);
-    Ok(Response::created(&json!({
-        "url": sessions::link_url(&base, &link),
-        "expires_at": instant(link.expires_at),
-    })))
+    let maker = Some(caller.credential);
+    let link = sessions::create_link(&app.store, caller.user_key, maker, now)?.await?;
+    Ok(link_response(&request, &link))
+}
+
+pub fn link_response(request: &Request, link: &NewSessionLink) -> Response {
+    let base = base_url(&request.app, &RequestSource::of(request));
+    let url = sessions::link_url(&base, link);
+    Response::created(&json!({"url": url, "expires_at": instant(link.expires_at)}))
 }
 
 /// Returns whether this request may sign in without a credential: on a server in development mode, from a browser on

@@ -24,7 +24,7 @@ use crate::store::{ReadTx, channels, cues};
 const HOURS: i64 = 24;
 
 pub async fn overview(request: Request) -> Result<Response> {
-    let (user_key, now) = (request.caller()?.user_key, request.now);
+    let (user_key, now) = (request.user_key()?, request.now);
     let grid = Grid::last_hours(HOURS, now);
     let sends_mail = request.app.config.mail.reaches_people();
     let read = move |read: &ReadTx<'_>| {
@@ -40,20 +40,14 @@ pub async fn overview(request: Request) -> Result<Response> {
             ),
         ))
     };
-    let ((found, user, month, series, held_since, channels), _turn) =
+    let ((found, user, month, series, held_since, (reaching, failing_channels)), _turn) =
         request.read_list(false, read).await?;
     let user = user.ok_or_else(|| Error::fault("the user of a request does not exist"))?;
     let Overview { cues, next, failing, missed, waiting, workers } = found;
     Ok(Response::ok(&json!({
         "now": instant(now),
         "server": render_server(&request.app, held_since),
-        "cues": {
-            "active": cues.active,
-            "paused": cues.paused,
-            "completed": cues.completed,
-            "failed": cues.failed,
-            "failing": cues.failing,
-        },
+        "cues": cues,
         "next": next.iter().map(|next| {
             json!({"cue_id": next.cue_id, "name": next.name, "at": instant(next.at), "timezone": next.timezone})
         }).collect::<Vec<_>>(),
@@ -68,16 +62,23 @@ pub async fn overview(request: Request) -> Result<Response> {
                 "reason": runs.reason,
             })
         }).collect::<Vec<_>>(),
-        "waiting": {
-            "send": waiting.send,
-            "claim": waiting.claim,
-            "retry": waiting.retry,
-            "delivering": waiting.delivering,
+        "waiting": waiting,
+        "channels": {
+            "count": reaching + i64::from(user.alert_webhook_url.is_some()),
+            "failing": failing_channels.iter().map(|(id, name, last_error)| {
+                json!({"id": id, "name": name, "last_error": last_error})
+            }).collect::<Vec<_>>(),
         },
-        "channels": render_channels(&channels.1, channels.0 + i64::from(user.alert_webhook_url.is_some())),
-        "workers": {"active": workers.active, "stale": workers.stale, "dead": workers.dead},
+        "workers": workers,
         "usage": render_usage(&request, &user, &month),
-        "hours": grid.begins().zip(&series).map(|(at, figures)| render_hour(at, figures)).collect::<Vec<_>>(),
+        "hours": grid.begins().zip(&series).map(|(at, figures)| {
+            json!({
+                "at": instant(at),
+                "succeeded": figures.succeeded,
+                "failed": figures.failed,
+                "late_max_ms": figures.late_max_ms(),
+            })
+        }).collect::<Vec<_>>(),
     })))
 }
 
@@ -94,13 +95,6 @@ fn render_server(app: &App, held_since: Option<Timestamp>) -> Value {
     })
 }
 
-fn render_channels(failing: &[(String, String, Option<String>)], count: i64) -> Value {
-    let failing = failing.iter();
-    let failing = failing
-        .map(|(id, name, last_error)| json!({"id": id, "name": name, "last_error": last_error}));
-    json!({"count": count, "failing": failing.collect::<Vec<_>>()})
-}
-
 fn render_failing(cue: &FailingCue) -> Value {
     let last = cue.last.as_ref();
     json!({
@@ -115,18 +109,9 @@ fn render_failing(cue: &FailingCue) -> Value {
     })
 }
 
-fn render_hour(at: Timestamp, figures: &Figures) -> Value {
-    json!({
-        "at": instant(at),
-        "succeeded": figures.succeeded,
-        "failed": figures.failed,
-        "late_max_ms": figures.late_max_ms(),
-    })
-}
-
 /// `GET /v1/stats?from&to&step&cue_id`.
 pub async fn stats(request: Request) -> Result<Response> {
-    let (caller, query, now) = (request.caller()?, request.query(), request.now);
+    let (user_key, query, now) = (request.user_key()?, request.query(), request.now);
     let cue_id = query.cue_id();
     let grid = parse_grid(&query, now);
     query.finish()?;
@@ -136,13 +121,10 @@ pub async fn stats(request: Request) -> Result<Response> {
     let read = move |read: &ReadTx<'_>| match cue_id {
         None => {
             let (kept_from, (first, _)) = (saturating_sub(now, KEPT_FOR), grid.millis());
-            Ok((
-                stats::user_series(read, caller.user_key, &grid)?,
-                first < kept_from.as_millisecond(),
-            ))
+            Ok((stats::user_series(read, user_key, &grid)?, first < kept_from.as_millisecond()))
         }
         Some(cue_id) => {
-            let cue_key = cues::find_key(read, caller.user_key, &cue_id)?.ok_or_else(not_found)?;
+            let cue_key = cues::find_key(read, user_key, &cue_id)?.ok_or_else(not_found)?;
             stats::cue_series(read, cue_key, &grid)
         }
     };
@@ -209,15 +191,11 @@ fn render_figures(at: Option<Timestamp>, figures: &Figures) -> Value {
 }
 
 pub async fn usage(request: Request) -> Result<Response> {
-    let (caller, now) = (request.caller()?, request.now);
-    let user_key = caller.user_key;
-    let (user, month) = request
-        .app
-        .store
-        .read(move |read| {
-            Ok((users::find(read, user_key)?, users::monthly_usage(read, user_key, now)?))
-        })
-        .await?;
+    let now = request.now;
+    let find = move |read: &ReadTx<'_>, user_key| {
+        Ok((users::find(read, user_key)?, users::monthly_usage(read, user_key, now)?))
+    };
+    let (user, month) = request.read_own(find).await?;
     let user = user.ok_or_else(|| Error::fault("the user of a request does not exist"))?;
     Ok(Response::ok(&render_usage(&request, &user, &month)))
 }

@@ -34,7 +34,7 @@ struct CueEntry<'a> {
 /// `GET /v1/upcoming?hours&from`, computed and rendered on the thread for slow reads: the schedules of an account and
 /// thousands of times take longer than a connection may block its thread.
 pub async fn list(request: Request) -> Result<Response> {
-    let (user_key, query) = (request.caller()?.user_key, request.query());
+    let (user_key, query) = (request.user_key()?, request.query());
     let hours = query.integer("hours", 1..=i64::from(MAX_HOURS)).unwrap_or(DEFAULT_HOURS);
     let from = query.instant("from");
     if from.is_some_and(|from| from < EARLIEST) {

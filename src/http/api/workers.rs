@@ -16,27 +16,25 @@ use crate::store::ReadTx;
 use crate::store::executions::workers;
 
 pub async fn heartbeat(request: Request) -> Result<Response> {
-    let caller = request.caller()?;
+    let user_key = request.user_key()?;
     let heartbeat = Heartbeat::read(request.fields()?, request.app.config.plans.max_handlers())?;
     let (worker_id, handlers) = (heartbeat.worker_id, json!(heartbeat.handlers).to_string());
     let server_time =
-        service::workers::record_heartbeat(&request.app, caller.user_key, worker_id, handlers)
-            .await?;
+        service::workers::record_heartbeat(&request.app, user_key, worker_id, handlers).await?;
     Ok(Response::ok(&json!({"acknowledged": true, "server_time": instant(server_time)})))
 }
 
 pub async fn list(request: Request) -> Result<Response> {
-    let (caller, now) = (request.caller()?, request.now);
-    let list = move |read: &ReadTx<'_>| workers::list(read, caller.user_key);
+    let (user_key, now) = (request.user_key()?, request.now);
+    let list = move |read: &ReadTx<'_>| workers::list(read, user_key);
     let ((found, has_more), _turn) = request.read_list(false, list).await?;
     let list = ListBody::new("workers", found.iter().map(|worker| WorkerView(worker, now)))?;
     Ok(list.with_more(has_more).into_response())
 }
 
 pub async fn remove(request: Request) -> Result<Response> {
-    let caller = request.caller()?;
-    service::workers::remove(&request.app, caller.user_key, request.param("worker_id").to_owned())
-        .await?;
+    let user_key = request.user_key()?;
+    service::workers::remove(&request.app, user_key, request.param("worker_id").to_owned()).await?;
     Ok(Response::no_content())
 }
 

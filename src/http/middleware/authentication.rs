@@ -10,17 +10,18 @@ use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Method, Version, header};
 use jiff::Timestamp;
+use url::Url;
 
 use crate::app::App;
 use crate::domain::account::credentials::ApiKey;
 use crate::domain::account::plan::is_nearly_used_up;
-use crate::domain::account::rate_limit::{RateKey, client_address};
+use crate::domain::account::rate_limit::{RATE_WITHOUT_KEY, RateKey, client_address};
 use crate::domain::account::session::REQUESTS_PER_MINUTE;
 use crate::domain::account::user::{Caller, Credential};
 use crate::domain::api_error::{ErrorCode, Refusal};
-use crate::domain::row_keys::UserKey;
 use crate::error::Result;
 use crate::http::limits::Owner as MemoryOwner;
+use crate::http::message::Request;
 use crate::http::middleware::{RequestContext, ServerState};
 use crate::http::router::Route;
 use crate::store::accounts::users::{self, Owner, ReadAt};
@@ -109,26 +110,29 @@ impl BrowserGuard {
     }
 
     fn is_own_origin(&self, origin: &HeaderValue, source: &RequestSource<'_>) -> bool {
-        origin.to_str().is_ok_and(|origin| {
-            let is_of_host = is_origin_of(origin, source.host)
-                || source.forwarded_host.is_some_and(|host| is_origin_of(origin, host));
-            is_of_host && !self.is_downgraded(origin, source)
-                || is_origin_of_url(origin, &self.public_url)
-        })
+        let is_of_web = |origin: &Url| matches!(origin.scheme(), "http" | "https");
+        let origin = origin.to_str().ok().and_then(|text| Url::parse(text).ok());
+        let Some(origin) = origin.filter(is_of_web) else { return false };
+        let is_of = |url: &str| Url::parse(url).is_ok_and(|own| own.origin() == origin.origin());
+        let mut hosts = [Some(source.host), source.forwarded_host].into_iter().flatten();
+        hosts.any(|host| is_of(&format!("{}://{host}", origin.scheme())))
+            && !self.is_downgraded(&origin, source)
+            || is_of(&self.public_url)
     }
 
     /// Returns `true` for a page by http of a host that is known to have https: anyone on the network may have made it.
     /// Without a trusted proxy or a public URL, a host that the client reaches by https cannot be told from others.
-    fn is_downgraded(&self, origin: &str, source: &RequestSource<'_>) -> bool {
-        origin.strip_prefix("http://").is_some_and(|host| {
-            let host = host.strip_suffix(":80").unwrap_or(host);
-            source.is_forwarded_https
-                || is_origin_of_url(&format!("https://{host}"), &self.public_url)
-        })
+    fn is_downgraded(&self, origin: &Url, source: &RequestSource<'_>) -> bool {
+        let is_secure = |public: Url| {
+            public.scheme() == "https"
+                && (public.host(), public.port()) == (origin.host(), origin.port())
+        };
+        let is_known = || Url::parse(&self.public_url).is_ok_and(is_secure);
+        origin.scheme() == "http" && (source.is_forwarded_https || is_known())
     }
 }
 
-/// The headers that name the origin of a request.
+/// What names the origin of a request.
 #[derive(Debug, Clone, Copy)]
 pub struct RequestSource<'a> {
     /// The host that the request names.
@@ -138,6 +142,26 @@ pub struct RequestSource<'a> {
     /// A trusted proxy says that the client asked it by https.
     pub is_forwarded_https: bool,
     pub headers: &'a HeaderMap,
+}
+
+impl<'a> RequestSource<'a> {
+    pub fn new(app: &App, peer: SocketAddr, host: &'a str, headers: &'a HeaderMap) -> Self {
+        let forwarded =
+            |name: &HeaderName| last_forwarded(app, peer.ip().to_canonical(), headers, name);
+        let forwarded_host = forwarded(&FORWARDED_HOST);
+        let is_forwarded_https =
+            forwarded(&FORWARDED_PROTO).is_some_and(|it| it.eq_ignore_ascii_case("https"));
+        Self { host, forwarded_host, is_forwarded_https, headers }
+    }
+
+    pub fn of(request: &'a Request) -> Self {
+        Self::new(&request.app, request.peer, &request.host, &request.headers)
+    }
+
+    /// The host that the client asked for.
+    pub fn asked_host(&self) -> &'a str {
+        self.forwarded_host.unwrap_or(self.host)
+    }
 }
 
 pub fn cross_site() -> Refusal {
@@ -158,7 +182,7 @@ pub fn named_host<'a>(
         .inspect_err(|_| context.must_close = true)
         .and_then(|host| server.browser_guard.check_host(host).map(|()| host));
     checked.map_err(|refusal| {
-        context.count_for_address(server);
+        context.count(server, context.address_key(), Some(RATE_WITHOUT_KEY));
         refusal.into()
     })
 }
@@ -191,37 +215,6 @@ pub fn host_name(host: &str) -> &str {
     &host[..end.unwrap_or(host.len())]
 }
 
-/// Returns `true` if `origin` is `http://` or `https://` and `host`, which may leave out the port of the scheme.
-fn is_origin_of(origin: &str, host: &str) -> bool {
-    let parts = [("http://", ":80"), ("https://", ":443")];
-    parts.into_iter().any(|(scheme, port)| {
-        let bare = |text: &str| text.strip_suffix(port).unwrap_or(text).to_ascii_lowercase();
-        origin
-            .strip_prefix(scheme)
-            .is_some_and(|named| !host.is_empty() && bare(named) == bare(host))
-    })
-}
-
-/// Returns `true` if `url` begins with `origin`: scheme, host and port are the same.
-fn is_origin_of_url(origin: &str, url: &str) -> bool {
-    let Some((scheme, rest)) = url.split_once("://") else { return false };
-    let host = rest.split('/').next().unwrap_or_default();
-    let has_scheme =
-        origin.split_once("://").is_some_and(|(other, _)| other.eq_ignore_ascii_case(scheme));
-    has_scheme && is_origin_of(origin, host)
-}
-
-/// The host that the client asked a trusted proxy for.
-pub fn forwarded_host<'a>(app: &App, peer: IpAddr, headers: &'a HeaderMap) -> Option<&'a str> {
-    last_forwarded(app, peer, headers, &FORWARDED_HOST)
-}
-
-/// Returns `true` if a trusted proxy says that the client asked it by https.
-pub fn is_forwarded_https(app: &App, peer: IpAddr, headers: &HeaderMap) -> bool {
-    last_forwarded(app, peer, headers, &FORWARDED_PROTO)
-        .is_some_and(|it| it.eq_ignore_ascii_case("https"))
-}
-
 /// The last value of a header of a proxy: the one that the proxy itself wrote. `None` if the peer is no trusted proxy.
 fn last_forwarded<'a>(
     app: &App,
@@ -229,7 +222,6 @@ fn last_forwarded<'a>(
     headers: &'a HeaderMap,
     name: &HeaderName,
 ) -> Option<&'a str> {
-    let peer = peer.to_canonical();
     if !app.config.http.trusted_proxies.iter().any(|proxy| proxy.contains(peer)) {
         return None;
     }
@@ -249,7 +241,8 @@ pub async fn find_key_owner(
     Ok(found.map(|owner| {
         let credential = Credential::ApiKey { key: owner.key, hash };
         let Owner { user_key, user_id, plan, is_operator, executions, .. } = owner;
-        caller(app, credential, user_key, user_id, plan, is_operator, executions)
+        let limits = app.config.plans.limits(&plan);
+        Caller { user_key, user_id, credential, plan, limits, is_operator, executions }
     }))
 }
 
@@ -263,19 +256,6 @@ pub async fn read_key_owner(app: &App, hash: [u8; 32], now: Timestamp) -> Result
         app.key_owners.keep(hash, owner.clone(), read_at);
     }
     Ok(found)
-}
-
-pub fn caller(
-    app: &App,
-    credential: Credential,
-    user_key: UserKey,
-    user_id: String,
-    plan: String,
-    is_operator: bool,
-    executions: i64,
-) -> Caller {
-    let limits = app.config.plans.limits(&plan);
-    Caller { user_key, user_id, credential, plan, limits, is_operator, executions }
 }
 
 /// Returns the token of `Authorization: Bearer TOKEN`. A missing, repeated or malformed header counts as none.
@@ -299,40 +279,28 @@ pub fn count_request(
     server: &ServerState,
     context: &mut RequestContext,
     found: Result<Option<Caller>>,
-) -> Result<Option<Caller>> {
-    match &found {
-        Ok(Some(caller)) if caller.credential.session_id().is_some() => {
-            context.count(server, RateKey::Sessions(caller.user_key), Some(REQUESTS_PER_MINUTE));
+) -> Result<()> {
+    let (key, limit) = match &found {
+        Ok(Some(Caller { user_key, credential: Credential::Session { .. }, .. })) => {
+            (RateKey::Sessions(*user_key), Some(REQUESTS_PER_MINUTE))
         }
-        Ok(Some(caller)) => {
-            context.count(
-                server,
-                RateKey::User(caller.user_key),
-                caller.limits.requests_per_minute,
-            );
-            context.can_lift_limit = caller.is_operator;
-        }
-        _ => context.count_for_address(server),
-    }
-    let caller = found?;
-    context.user_id = caller.as_ref().map(|caller| caller.user_id.clone());
-    if let Some(caller) = &caller {
+        Ok(Some(caller)) => (RateKey::User(caller.user_key), caller.limits.requests_per_minute),
+        _ => (context.address_key(), Some(RATE_WITHOUT_KEY)),
+    };
+    context.count(server, key, limit);
+    context.caller = found?;
+    if let Some(caller) = &context.caller {
         context.owner = MemoryOwner::Account(caller.user_key);
+        context.near_quota = is_nearly_used_up(caller.limits.executions, caller.executions);
     }
-    context.near_quota = caller
-        .as_ref()
-        .is_some_and(|caller| is_nearly_used_up(caller.limits.executions, caller.executions));
-    Ok(caller)
+    Ok(())
 }
 
 /// Returns whether this request itself created the execution that brought the user near the quota.
 ///
 /// Reads the usage only if one more execution can make the difference.
-pub async fn reached_near_quota(
-    server: &ServerState,
-    caller: &Caller,
-    context: &RequestContext,
-) -> bool {
+pub async fn reached_near_quota(server: &ServerState, context: &RequestContext) -> bool {
+    let Some(caller) = &context.caller else { return false };
     let (user_key, limit, now) = (caller.user_key, caller.limits.executions, context.now);
     if !is_nearly_used_up(limit, caller.executions + 1) {
         return false;
@@ -352,12 +320,10 @@ pub async fn reached_near_quota(
 mod tests {
     use super::*;
 
-    use hyper::Request;
-
-    use crate::http::message::{self, Response};
+    use crate::http::message::Response;
     use crate::routes;
 
-    async fn ok(_: message::Request) -> Result<Response> {
+    async fn ok(_: Request) -> Result<Response> {
         Ok(Response::no_content())
     }
 
@@ -459,7 +425,7 @@ mod tests {
     #[test]
     fn a_request_names_exactly_one_host() {
         let host = |version, uri: &str, hosts: &[&str]| {
-            let request = Request::builder().version(version).uri(uri);
+            let request = hyper::Request::builder().version(version).uri(uri);
             let request = hosts.iter().fold(request, |request, host| request.header("host", *host));
             host_of(&request.body(()).unwrap().into_parts().0)
                 .map(str::to_owned)

@@ -33,17 +33,19 @@ use crate::domain::json::{self, JsonError, JsonText};
 use crate::error::{Error, Result};
 use crate::http::assets;
 use crate::http::limits::{Owner, RequestGuard, Reservation, Shares};
-use crate::http::message::{BodyStream, BufferedBody, REQUEST_ID, Request, Response, request_id};
+use crate::http::message::{
+    BodyStream, BufferedBody, REQUEST_ID, Request, Response, request_id, run_blocking,
+};
 use crate::http::middleware::authentication::{
-    BrowserGuard, RequestSource, client_ip, count_request, find_key_owner, forwarded_host,
-    is_forwarded_https, named_host, reached_near_quota,
+    BrowserGuard, RequestSource, client_ip, count_request, find_key_owner, named_host,
+    reached_near_quota,
 };
 use crate::http::middleware::session::find_session_owner;
 use crate::http::pages;
 use crate::http::router::{Access, Route, RouteMatch, match_route};
-use crate::locks::Mutex;
 use crate::metrics::{Stopwatch, milliseconds};
-use crate::panics;
+use crate::system::locks::Mutex;
+use crate::system::panics;
 use tokio::time::timeout_at;
 
 /// Bytes of a body that is read as JSON on the thread of its connection. That takes less than a millisecond; passing a
@@ -147,8 +149,8 @@ pub async fn handle(
             (context.error_response(server, error), None)
         }
     };
-    if let Some(caller) = context.handled_for.take().filter(|_| !context.near_quota) {
-        context.near_quota = reached_near_quota(server, &caller, &context).await;
+    if context.is_handled && !context.near_quota {
+        context.near_quota = reached_near_quota(server, &context).await;
     }
     let (mut response, stream) = context.complete(response);
     // A `HEAD` gets no part of a stream.
@@ -184,11 +186,8 @@ async fn dispatch(
         return Err(too_many_headers());
     }
     let host = named_host(server, &head, context)?;
-    let forwarded_host = forwarded_host(&server.app, peer.ip(), &head.headers);
-    let is_forwarded_https = is_forwarded_https(&server.app, peer.ip(), &head.headers);
-    let source = RequestSource { host, forwarded_host, is_forwarded_https, headers: &head.headers };
-    let (matched, caller) = find_route(server, context, &head, &source, peer.ip()).await?;
-    let (route, params) = match matched {
+    let source = RequestSource::new(&server.app, peer, host, &head.headers);
+    let (route, params) = match find_route(server, context, &head, &source).await? {
         RouteMatch::Found(route, params) => (route, params),
         RouteMatch::WrongMethod(allow) => return method_not_allowed(&allow, &context.id),
         RouteMatch::NoPath => return to_screen(server, &head),
@@ -198,7 +197,7 @@ async fn dispatch(
         context.check_rate_limit()?;
     }
     server.browser_guard.check_origin(route, &source)?;
-    if route.access.needs_caller() && caller.is_none() {
+    if route.access.needs_caller() && context.caller.is_none() {
         return Err(invalid_api_key());
     }
     // Set for the errors of the body: the next request begins after the rest of it, which is not worth reading.
@@ -219,7 +218,7 @@ async fn dispatch(
         query: head.uri.query().unwrap_or_default().to_owned(),
         headers: head.headers,
         stopping: server.stopping.clone(),
-        caller: caller.clone(),
+        caller: context.caller.clone(),
         rate_limit: context.rate_limit,
         is_exempt: Arc::clone(&is_exempt),
         params,
@@ -232,7 +231,7 @@ async fn dispatch(
     let response = (route.handler)(request).await;
     let unused = server.shares.budget.open(context.owner);
     context.reserved = Some(std::mem::replace(&mut *reserved.lock(), unused));
-    context.handled_for = caller;
+    context.is_handled = true;
     if is_poll && is_exempt.load(Ordering::Relaxed) {
         context.uncount_for_address(server);
     } else if is_poll {
@@ -244,7 +243,8 @@ async fn dispatch(
 /// Leads a browser that asks for the path of a screen to the page.
 fn to_screen(server: &ServerState, head: &Parts) -> Result<Response> {
     let to_page = Some(head).filter(|_| server.has_routes_of(Access::Asset));
-    to_page.and_then(assets::to_screen).ok_or_else(path_not_found)
+    let message = "There is no endpoint at this path; check the path of the request";
+    to_page.and_then(assets::to_screen).ok_or_else(|| Error::refused(ErrorCode::NotFound, message))
 }
 
 /// Finds the route and the caller. For everybody but operators the routes of operators do not exist.
@@ -253,8 +253,7 @@ async fn find_route(
     context: &mut RequestContext,
     head: &Parts,
     source: &RequestSource<'_>,
-    peer: IpAddr,
-) -> Result<(RouteMatch, Option<Caller>)> {
+) -> Result<RouteMatch> {
     let find = |is_operator: bool| {
         let exists =
             |access| server.has_routes_of(access) && (is_operator || access != Access::Operator);
@@ -262,36 +261,32 @@ async fn find_route(
     };
     let mut matched = find(true);
     context.route = matched.route();
-    let caller = find_caller(server, context, source, peer).await?;
-    let is_operator = caller.as_ref().is_some_and(|caller| caller.is_operator);
+    find_caller(server, context, source).await?;
+    let is_operator = context.caller.as_ref().is_some_and(|caller| caller.is_operator);
     if !is_operator && context.route.is_none_or(|route| route.access == Access::Operator) {
         matched = find(false);
         context.route = matched.route();
     }
-    Ok((matched, caller))
+    Ok(matched)
 }
 
-/// Returns the caller, if there is one, and counts the request, also one to an unknown path.
+/// Finds the caller, if there is one, and counts the request, also one to an unknown path.
 async fn find_caller(
     server: &ServerState,
     context: &mut RequestContext,
     source: &RequestSource<'_>,
-    peer: IpAddr,
-) -> Result<Option<Caller>> {
+) -> Result<()> {
     match context.route.map(|route| route.access) {
-        Some(access) if access.is_unmetered() => Ok(None),
+        Some(access) if access.is_unmetered() => Ok(()),
         // Counts until it turns out to be exempt: bodies that never come must count.
-        Some(Access::DevicePoll) => {
-            context.count_for_address(server);
-            Ok(None)
-        }
+        Some(Access::DevicePoll) => count_request(server, context, Ok(None)),
         access => {
             // The header wins, valid or not, so that nothing changes for programs. Routes without a key need no session:
             // a page of another site then cannot use one there.
             let found = if source.headers.contains_key(header::AUTHORIZATION) {
                 find_key_owner(&server.app, source.headers, context.now).await
             } else if access.is_some_and(Access::needs_caller) {
-                find_session_owner(server, context, source, peer).await
+                find_session_owner(server, context, source).await
             } else {
                 Ok(None)
             };
@@ -309,7 +304,10 @@ async fn read_body(
     context: &RequestContext,
 ) -> Result<BufferedBody> {
     if route.body_limit == 0 && !body.is_end_stream() {
-        return Err(takes_no_body(method));
+        let message = format!(
+            "A {method} of this path takes no body; leave out `Content-Length` and `Transfer-Encoding`"
+        );
+        return Err(Error::refused(ErrorCode::InvalidRequest, message));
     }
     if !method.is_safe() {
         server.shares.budget.require_room(context.owner)?;
@@ -317,7 +315,8 @@ async fn read_body(
     let reservation = server.shares.budget.open(context.owner);
     let deadline = guard.began() + server.app.config.http.request_time;
     let body = timeout_at(deadline, BufferedBody::read(body, route.body_limit, reservation)).await;
-    body.map_err(|_| body_timeout())?
+    let late = "The body of the request did not arrive in time; send the request again";
+    body.map_err(|_| Error::refused(ErrorCode::RequestTimeout, late))?
 }
 
 /// Reads a large body as JSON on another thread. One is read at a time, and callers take turns. `None` for a body that is not
@@ -333,20 +332,12 @@ async fn read_json(
     }
     let bytes = bytes.clone();
     let turn = server.shares.large_bodies.wait(owner).await?;
-    let job = move || {
+    run_blocking(move || {
         // Held until the end, also if the client disconnects.
         let _turn = turn;
         panics::catch("reading a body", || Ok(Some(json::read(&bytes))))
-    };
-    let read = tokio::task::spawn_blocking(job).await;
-    read.map_err(|error| Error::fault_from("a body could not be read on another thread", error))?
-}
-
-fn path_not_found() -> Error {
-    Error::refused(
-        ErrorCode::NotFound,
-        "There is no endpoint at this path; check the path of the request",
-    )
+    })
+    .await
 }
 
 fn method_not_allowed(allow: &str, request_id: &str) -> Result<Response> {
@@ -370,13 +361,6 @@ fn invalid_api_key() -> Error {
     Error::refused(ErrorCode::InvalidApiKey, message)
 }
 
-fn takes_no_body(method: &Method) -> Error {
-    let message = format!(
-        "A {method} of this path takes no body; leave out `Content-Length` and `Transfer-Encoding`"
-    );
-    Error::refused(ErrorCode::InvalidRequest, message)
-}
-
 /// The error in place of a response to a change, for which the caller has no room although its handler reserved it: two
 /// changes of one account at the same instant can make a stored payload larger than it was. Without `Retry-After`.
 fn without_room(error: Error) -> Error {
@@ -391,11 +375,6 @@ fn without_room(error: Error) -> Error {
         }
         error => error,
     }
-}
-
-fn body_timeout() -> Error {
-    let message = "The body of the request did not arrive in time; send the request again";
-    Error::refused(ErrorCode::RequestTimeout, message)
 }
 
 /// Runs a handler. A panic in it becomes the error of this one request.
@@ -424,15 +403,13 @@ pub struct RequestContext {
     /// `None` until a route matches.
     pub route: Option<&'static Route>,
     /// `None` without a valid API key or session.
-    pub user_id: Option<String>,
-    /// The rate limit is that of the plan of a caller who runs the server.
-    pub can_lift_limit: bool,
+    pub caller: Option<Caller>,
     /// The user has used 80 % of the monthly executions.
     pub near_quota: bool,
     /// HTTP/1.1 only: no further request can follow on the connection.
     pub must_close: bool,
-    /// The caller of a handler that has run.
-    pub handled_for: Option<Caller>,
+    /// The handler has run.
+    pub is_handled: bool,
     /// The owner of the memory for the body and the response.
     pub owner: Owner,
     /// The session cookie with a later end.
@@ -449,24 +426,19 @@ impl RequestContext {
             client_ip,
             rate_limit: address_status(server, client_ip),
             route: None,
-            user_id: None,
-            can_lift_limit: false,
+            caller: None,
             near_quota: false,
             must_close: false,
-            handled_for: None,
+            is_handled: false,
             owner: Owner::from_client(client_ip),
             set_cookie: None,
             reserved: None,
         }
     }
 
-    /// Counts the request for the client address.
-    pub fn count_for_address(&mut self, server: &ServerState) {
-        self.count(
-            server,
-            RateKey::Address(rate_limit_address(self.client_ip)),
-            Some(RATE_WITHOUT_KEY),
-        );
+    /// The window of the client address.
+    pub fn address_key(&self) -> RateKey {
+        RateKey::Address(rate_limit_address(self.client_ip))
     }
 
     /// Counts the request in a window, unless there is no limit.
@@ -483,11 +455,7 @@ impl RequestContext {
     /// Takes back the count of this request for the client address, or the refusal.
     pub fn uncount_for_address(&mut self, server: &ServerState) {
         if self.rate_limit.refused_for.is_none() {
-            server
-                .app
-                .rates
-                .lock()
-                .return_unused(RateKey::Address(rate_limit_address(self.client_ip)));
+            server.app.rates.lock().return_unused(self.address_key());
         }
         self.rate_limit = address_status(server, self.client_ip);
     }
@@ -495,8 +463,12 @@ impl RequestContext {
     pub fn check_rate_limit(&self) -> Result<()> {
         let Some(seconds) = self.rate_limit.refused_for else { return Ok(()) };
         let limit = limit_or_max(self.rate_limit.limit);
-        let remedy =
-            if self.can_lift_limit { ", or start this server with --limits off" } else { "" };
+        // The limit of an operator's key is that of the plan.
+        let can_lift_limit = self
+            .caller
+            .as_ref()
+            .is_some_and(|caller| caller.is_operator && caller.credential.session_id().is_none());
+        let remedy = if can_lift_limit { ", or start this server with --limits off" } else { "" };
         let message = format!(
             "The limit of {limit} requests per minute is exceeded; try again in {seconds} s{remedy}"
         );
@@ -601,7 +573,7 @@ impl RequestContext {
             method = method_name(method),
             route,
             status = status.as_u16(),
-            user_id = self.user_id.as_deref(),
+            user_id = self.caller.as_ref().map(|caller| &*caller.user_id),
             duration_ms = milliseconds(duration),
             "request completed"
         );

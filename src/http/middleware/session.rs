@@ -1,7 +1,5 @@
 //! Sessions: the cookie of a browser, the owner of its session, and the address of the page that has it (contract §3.11).
 
-use std::net::IpAddr;
-
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use jiff::{SignedDuration, Timestamp};
 
@@ -12,8 +10,7 @@ use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::domain::row_keys::UserKey;
 use crate::error::{Error, Result};
 use crate::http::middleware::authentication::{
-    RefusalResult, RequestSource, SEC_FETCH_SITE, caller, cross_site, forwarded_host,
-    is_forwarded_https, read_key_owner,
+    RefusalResult, RequestSource, SEC_FETCH_SITE, cross_site, read_key_owner,
 };
 use crate::http::middleware::{RequestContext, ServerState};
 use crate::service::sessions;
@@ -38,11 +35,10 @@ pub struct SessionCookie {
 }
 
 impl SessionCookie {
-    /// The cookie for a request with these headers to `host` from `peer`.
-    pub fn of_request(app: &App, peer: IpAddr, headers: &HeaderMap, host: &str) -> Self {
-        let public_url = &app.config.public_url;
-        let origin = origin(app, peer, headers, host);
-        Self::new(app.instance, public_url, is_https(app, peer, headers), origin)
+    /// The cookie for a request.
+    pub fn of_request(app: &App, source: &RequestSource<'_>) -> Self {
+        let (is_secure, origin) = (is_https(app, source), origin(app, source));
+        Self::new(app.instance, &app.config.public_url, is_secure, origin)
     }
 
     fn new(instance: u32, public_url: &str, is_secure: bool, origin: String) -> Self {
@@ -103,10 +99,9 @@ pub async fn find_session_owner(
     server: &ServerState,
     context: &mut RequestContext,
     source: &RequestSource<'_>,
-    peer: IpAddr,
 ) -> Result<Option<Caller>> {
     let (app, now) = (&server.app, context.now);
-    let cookie = SessionCookie::of_request(app, peer, source.headers, source.host);
+    let cookie = SessionCookie::of_request(app, source);
     let mut found = find_sessions(app, &cookie, source.headers, now).await?;
     if found.iter().any(|(_, session)| session.user_key != found[0].1.user_key) {
         return Err(of_several_accounts());
@@ -131,7 +126,8 @@ pub async fn find_session_owner(
     }
     let credential = Credential::Session { id: owner.id.clone(), api_key: owner.api_key_key, hash };
     let SessionOwner { user_key, user_id, plan, is_operator, executions, .. } = owner;
-    Ok(Some(caller(app, credential, user_key, user_id, plan, is_operator, executions)))
+    let limits = app.config.plans.limits(&plan);
+    Ok(Some(Caller { user_key, user_id, credential, plan, limits, is_operator, executions }))
 }
 
 /// The valid sessions of the tokens in the cookies; only those of the account that the request names, if it names one.
@@ -198,25 +194,24 @@ pub fn check_sign_in(headers: &HeaderMap) -> RefusalResult<()> {
 
 /// The address of this server for the client, without a trailing slash: the public URL if the operator set one, otherwise
 /// the host that the request, or a trusted proxy, names.
-pub fn base_url(app: &App, peer: IpAddr, headers: &HeaderMap, host: &str) -> String {
-    if app.config.has_public_url || forwarded_host(app, peer, headers).unwrap_or(host).is_empty() {
+pub fn base_url(app: &App, source: &RequestSource<'_>) -> String {
+    if app.config.has_public_url || source.asked_host().is_empty() {
         return app.config.public_url.clone();
     }
-    origin(app, peer, headers, host)
+    origin(app, source)
 }
 
-/// Scheme, host and port of the page that sent a request to `host`, as the client asked a trusted proxy for them.
-fn origin(app: &App, peer: IpAddr, headers: &HeaderMap, host: &str) -> String {
-    let host = forwarded_host(app, peer, headers).unwrap_or(host);
-    let scheme = if is_https(app, peer, headers) { "https" } else { "http" };
-    format!("{scheme}://{}", host.to_ascii_lowercase())
+/// Scheme, host and port of the page that sent a request, as the client asked a trusted proxy for them.
+fn origin(app: &App, source: &RequestSource<'_>) -> String {
+    let scheme = if is_https(app, source) { "https" } else { "http" };
+    format!("{scheme}://{}", source.asked_host().to_ascii_lowercase())
 }
 
 /// True if browsers reach this server by https.
-fn is_https(app: &App, peer: IpAddr, headers: &HeaderMap) -> bool {
+fn is_https(app: &App, source: &RequestSource<'_>) -> bool {
     let is_public =
         app.config.public_url.get(..8).is_some_and(|start| start.eq_ignore_ascii_case("https://"));
-    is_public || is_forwarded_https(app, peer, headers)
+    is_public || source.is_forwarded_https
 }
 
 /// The path of a URL, as the attribute of a cookie can hold it; `/` if it cannot.

@@ -25,7 +25,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 use crate::http::limits::{Activity, CloseReason, RequestGuard, Reservation};
 use crate::http::message::BodyStream;
 use crate::http::middleware::{self, ServerState};
-use crate::locks::Mutex;
+use crate::system::locks::Mutex;
 
 /// Bytes of a request head, as in Node.js. hyper limits the number of headers to 100.
 const MAX_HEAD_BYTES: usize = 16 << 10;

@@ -1,13 +1,12 @@
 //! API keys, as SHA-256 hashes. Their owners are in `users`.
 
 use jiff::Timestamp;
-use rusqlite::params;
 
 use crate::domain::account::credentials::ApiKey;
 use crate::domain::account::user::ApiKeyInfo;
 use crate::domain::row_keys::UserKey;
 use crate::error::Result;
-use crate::store::db::columns::{millis, row};
+use crate::store::db::columns::{row, select};
 use crate::store::{ReadTx, WriteTx};
 
 row!(columns, "", ApiKeyInfo { key, id, name, prefix, created_at });
@@ -20,28 +19,19 @@ pub fn insert(
     api_key: &ApiKey,
     now: Timestamp,
 ) -> Result<i64> {
-    tx.run(
-        "INSERT INTO api_keys (id, user_key, name, prefix, key_hash, created_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-        params![id, user_key, name, api_key.prefix(), api_key.hash(), millis(now)],
-    )?;
-    Ok(tx.last_insert_rowid())
+    let columns = "id, user_key, name, prefix, key_hash, created_at";
+    let row = (id, user_key, name, api_key.prefix(), api_key.hash(), now);
+    tx.insert("api_keys", columns, row)
 }
 
 const NTH_KEY: &str = "SELECT 1 FROM api_keys WHERE user_key = ?1 ORDER BY key LIMIT 1 OFFSET ?2";
 
 pub fn list(read: &ReadTx<'_>, user_key: UserKey) -> Result<Vec<ApiKeyInfo>> {
-    read.all(
-        concat!("SELECT ", columns!(), " FROM api_keys WHERE user_key = ?1 ORDER BY key"),
-        [user_key],
-    )
+    read.all(select!(columns, "FROM api_keys WHERE user_key = ?1 ORDER BY key"), [user_key])
 }
 
 pub fn newest(read: &ReadTx<'_>, user_key: UserKey, limit: i64) -> Result<Vec<ApiKeyInfo>> {
-    let sql = concat!(
-        "SELECT ",
-        columns!(),
-        " FROM api_keys WHERE user_key = ?1 ORDER BY key DESC LIMIT ?2 + 0"
-    );
+    let sql = select!(columns, "FROM api_keys WHERE user_key = ?1 ORDER BY key DESC LIMIT ?2 + 0");
     read.all(sql, (user_key, limit))
 }
 
@@ -67,12 +57,12 @@ pub fn replace(
 ) -> Result<bool> {
     tx.changes(
         "UPDATE api_keys SET id = ?2, prefix = ?3, key_hash = ?4, created_at = ?5 WHERE key_hash = ?1",
-        params![old, new_id, api_key.prefix(), api_key.hash(), millis(now)],
+        (old, new_id, api_key.prefix(), api_key.hash(), now),
     )
 }
 
 pub fn delete(tx: &WriteTx<'_>, user_key: UserKey, id: &str) -> Result<bool> {
-    tx.changes("DELETE FROM api_keys WHERE id = ?2 AND user_key = ?1", params![user_key, id])
+    tx.changes("DELETE FROM api_keys WHERE id = ?2 AND user_key = ?1", (user_key, id))
 }
 
 pub fn delete_all(tx: &WriteTx<'_>, user_key: UserKey) -> Result<()> {

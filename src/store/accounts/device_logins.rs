@@ -1,12 +1,11 @@
 //! Device logins in progress and the login mails that were requested. Codes and tokens are stored as SHA-256 hashes.
 
 use jiff::Timestamp;
-use rusqlite::params;
 
 use crate::domain::account::device_login::{DeviceCode, DeviceLogin, LoginPurpose, UserCode};
 use crate::domain::row_keys::UserKey;
 use crate::error::Result;
-use crate::store::db::columns::{millis, row, row_count};
+use crate::store::db::columns::{row, select};
 use crate::store::{ReadTx, WriteTx};
 
 const CODE_TIMES: &str = "SELECT created_at FROM device_logins
@@ -41,8 +40,8 @@ row!(
     }
 );
 
-const FIND: &str = concat!("SELECT ", columns!(), " FROM device_logins WHERE code_hash = ?1");
-const FIND_SHOWN: &str = concat!("SELECT ", columns!(), " FROM device_logins WHERE user_code = ?1");
+const FIND: &str = select!(columns, "FROM device_logins WHERE code_hash = ?1");
+const FIND_SHOWN: &str = select!(columns, "FROM device_logins WHERE user_code = ?1");
 
 pub fn insert(
     tx: &WriteTx<'_>,
@@ -57,7 +56,7 @@ pub fn insert(
                                         is_for_session)
              VALUES (?1, ?2, ?3, 'pending', 0, ?4, ?5)
              ON CONFLICT DO NOTHING",
-        params![code.hash(), user_code.as_str(), client, millis(now), purpose == LoginPurpose::Session],
+        (code.hash(), user_code.as_str(), client, now, purpose == LoginPurpose::Session),
     )
 }
 
@@ -82,7 +81,7 @@ pub fn code_times(
     since: Timestamp,
     limit: usize,
 ) -> Result<Vec<Timestamp>> {
-    read.all(CODE_TIMES, params![client, millis(since), row_count(limit)])
+    read.all(CODE_TIMES, (client, since, limit))
 }
 
 pub fn mail_times(
@@ -91,7 +90,7 @@ pub fn mail_times(
     since: Timestamp,
     limit: usize,
 ) -> Result<Vec<Timestamp>> {
-    read.all(MAIL_TIMES, params![email, millis(since), row_count(limit)])
+    read.all(MAIL_TIMES, (email, since, limit))
 }
 
 /// Sets the state of a pending login to `email_sent` without a new link. A link mailed earlier stays valid.
@@ -110,17 +109,14 @@ pub fn save_link(
     now: Timestamp,
 ) -> Result<()> {
     tx.run("UPDATE device_logins SET state = 'email_sent', email = ?2, token_hash = ?3, mail_count = mail_count + 1
-          WHERE code_hash = ?1 AND state IN ('pending', 'email_sent')", params![code, email, token])?;
-    tx.run(
-        "INSERT INTO login_mails (email, requested_at) VALUES (?1, ?2)",
-        params![email, millis(now)],
-    )
+          WHERE code_hash = ?1 AND state IN ('pending', 'email_sent')", (code, email, token))?;
+    tx.insert("login_mails", "email, requested_at", (email, now)).map(drop)
 }
 
 pub fn approve(tx: &WriteTx<'_>, code: &[u8; 32], user_key: UserKey) -> Result<bool> {
     let sql = "UPDATE device_logins SET state = 'approved', user_key = ?2
                 WHERE code_hash = ?1 AND state = 'email_sent'";
-    tx.changes(sql, params![code, user_key])
+    tx.changes(sql, (code, user_key))
 }
 
 pub fn claim(tx: &WriteTx<'_>, code: &[u8; 32]) -> Result<bool> {
@@ -137,16 +133,16 @@ pub fn delete_approved(
     only: Option<LoginPurpose>,
 ) -> Result<()> {
     let is_for_session = only.map(|purpose| purpose == LoginPurpose::Session);
-    tx.run(DELETE_APPROVED, params![user_key, is_for_session])
+    tx.run(DELETE_APPROVED, (user_key, is_for_session))
 }
 
 pub fn oldest(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
-    read.find(OLDEST, [])
+    read.find(OLDEST, ())
 }
 
 pub fn delete_expired(tx: &WriteTx<'_>, until: Timestamp, limit: u32) -> Result<()> {
     for sql in [DELETE_LOGINS, DELETE_MAILS] {
-        tx.run(sql, params![millis(until), limit])?;
+        tx.run(sql, (until, limit))?;
     }
     Ok(())
 }

@@ -1,13 +1,12 @@
 //! `Idempotency-Key`: the first response is stored for 24 hours, without the payload (contract §4.14).
 
 use jiff::{SignedDuration, Timestamp};
-use rusqlite::params;
 
 use crate::domain::api_error::ErrorCode;
 use crate::domain::row_keys::UserKey;
 use crate::domain::time::saturating_sub;
 use crate::error::{Error, Result};
-use crate::store::db::columns::{millis, row};
+use crate::store::db::columns::row;
 use crate::store::db::meta;
 use crate::store::{ReadTx, WriteTx};
 
@@ -41,9 +40,9 @@ pub fn find_response(
         columns!(),
         " FROM idempotency_keys WHERE user_key = ?1 AND idempotency_key = ?2 AND created_at > ?3"
     );
-    let oldest = millis(saturating_sub(now, RETENTION_TIME));
+    let oldest = saturating_sub(now, RETENTION_TIME);
     let found: Option<([u8; 32], StoredResponse)> =
-        read.find(sql, params![user_key, request.key, oldest])?;
+        read.find(sql, (user_key, &request.key, oldest))?;
     match found {
         Some((fingerprint, _)) if fingerprint != request.fingerprint => {
             let message = "This Idempotency-Key was used for a different request: use a new key";
@@ -64,6 +63,7 @@ pub fn store_response(
 ) -> Result<()> {
     let Some(request) = request else { return Ok(()) };
     let newest = meta::last_seen(tx)?.map_or(now, |newest| newest.max(now));
+    let IdempotencyRequest { key, fingerprint } = request;
     tx.run(
         "INSERT INTO idempotency_keys
              (user_key, idempotency_key, fingerprint, response_status, response_body, created_at)
@@ -71,17 +71,17 @@ pub fn store_response(
          ON CONFLICT (user_key, idempotency_key)
          DO UPDATE SET fingerprint = excluded.fingerprint, response_status = excluded.response_status,
                        response_body = excluded.response_body, created_at = excluded.created_at",
-        params![user_key, request.key, request.fingerprint, response.status, response.body, millis(newest)],
+        (user_key, key, fingerprint, response.status, &response.body, newest),
     )
 }
 
 pub fn oldest(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
-    read.find("SELECT created_at FROM idempotency_keys ORDER BY created_at LIMIT 1", [])
+    read.find("SELECT created_at FROM idempotency_keys ORDER BY created_at LIMIT 1", ())
 }
 
 pub fn delete_expired(tx: &WriteTx<'_>, until: Timestamp, limit: u32) -> Result<usize> {
     let sql = "DELETE FROM idempotency_keys WHERE (user_key, idempotency_key) IN (
                    SELECT user_key, idempotency_key FROM idempotency_keys WHERE created_at <= ?1
                     ORDER BY created_at LIMIT ?2 + 0)";
-    tx.change(sql, params![millis(until), limit])
+    tx.change(sql, (until, limit))
 }

@@ -1,14 +1,13 @@
 //! Sessions of browsers, and the links that begin one or show a plan. Their tokens are stored as SHA-256 hashes.
 
 use jiff::Timestamp;
-use rusqlite::params;
 
 use crate::domain::account::session::Session;
 use crate::domain::account::user::month_of;
 use crate::domain::row_keys::UserKey;
 use crate::domain::text::word_enum;
 use crate::error::Result;
-use crate::store::db::columns::{millis, row};
+use crate::store::db::columns::{row, select, stored_row, words};
 use crate::store::{ReadTx, WriteTx};
 
 row! {
@@ -25,7 +24,10 @@ pub struct SessionOwner {
     pub is_operator: bool,
     pub executions: i64,
 } }
-row!(session_columns, "", Session { id, method, device, address, created_at, seen_at, expires_at });
+stored_row!(
+    session_columns,
+    Session { id, method, device, address, created_at, seen_at, expires_at }
+);
 
 const FIND_OWNER: &str =
     "SELECT sessions.key, sessions.id, api_key_key, sessions.created_at, seen_at, users.key, users.id, plan,
@@ -33,11 +35,8 @@ const FIND_OWNER: &str =
    FROM sessions JOIN users ON users.key = sessions.user_key
         LEFT JOIN monthly_usage ON monthly_usage.user_key = users.key AND month = ?2
   WHERE token_hash = ?1 AND expires_at > ?3 AND disabled_at IS NULL";
-const LIST: &str = concat!(
-    "SELECT ",
-    session_columns!(),
-    " FROM sessions WHERE user_key = ?1 AND expires_at > ?2 ORDER BY key"
-);
+const LIST: &str =
+    select!(session_columns, "FROM sessions WHERE user_key = ?1 AND expires_at > ?2 ORDER BY key");
 const SURPLUS: &str = "DELETE FROM sessions WHERE key IN (
     SELECT key FROM sessions WHERE user_key = ?1 ORDER BY key DESC LIMIT -1 OFFSET ?2 + 0)";
 const SURPLUS_LINKS: &str = "DELETE FROM links WHERE key IN (
@@ -81,6 +80,12 @@ pub struct NewLink {
     pub expires_at: Timestamp,
 }
 
+words!(LinkKind);
+stored_row!(
+    link_columns,
+    NewLink { kind, user_key, api_key_key, session_key, token_hash, expires_at }
+);
+
 /// Inserts a session. Its user then has `limit` sessions at most: the oldest are deleted.
 pub fn insert(
     tx: &WriteTx<'_>,
@@ -91,19 +96,8 @@ pub fn insert(
     limit: i64,
 ) -> Result<()> {
     tx.run(SURPLUS, (user_key, limit - 1))?;
-    tx.run("INSERT INTO sessions (id, user_key, api_key_key, token_hash, method, device, address, created_at, seen_at, expires_at)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)", params![
-        new.id,
-        user_key,
-        api_key_key,
-        token_hash,
-        new.method.as_str(),
-        new.device,
-        new.address,
-        millis(new.created_at),
-        millis(new.seen_at),
-        millis(new.expires_at),
-    ])
+    let columns = concat!("user_key, api_key_key, token_hash, ", session_columns!());
+    tx.insert("sessions", columns, (user_key, api_key_key, token_hash, new)).map(drop)
 }
 
 pub fn find_owner(
@@ -111,12 +105,12 @@ pub fn find_owner(
     token_hash: &[u8; 32],
     now: Timestamp,
 ) -> Result<Option<SessionOwner>> {
-    read.find(FIND_OWNER, params![token_hash, month_of(now), millis(now)])
+    read.find(FIND_OWNER, (token_hash, month_of(now), now))
 }
 
 /// The user's sessions that have not expired at `now`, oldest first.
 pub fn list(read: &ReadTx<'_>, user_key: UserKey, now: Timestamp) -> Result<Vec<Session>> {
-    read.all(LIST, params![user_key, millis(now)])
+    read.all(LIST, (user_key, now))
 }
 
 pub fn record_seen(
@@ -128,16 +122,16 @@ pub fn record_seen(
     // Of requests at once, the first one writes.
     tx.run(
         "UPDATE sessions SET seen_at = ?2, expires_at = ?3 WHERE token_hash = ?1 AND seen_at < ?2",
-        params![token_hash, millis(now), millis(expires_at)],
+        (token_hash, now, expires_at),
     )
 }
 
 pub fn delete(tx: &WriteTx<'_>, user_key: UserKey, id: &str) -> Result<bool> {
-    tx.changes(DELETE, params![user_key, id])
+    tx.changes(DELETE, (user_key, id))
 }
 
 pub fn delete_others(tx: &WriteTx<'_>, user_key: UserKey, kept: Option<&str>) -> Result<usize> {
-    tx.change(DELETE_OTHERS, params![user_key, kept])
+    tx.change(DELETE_OTHERS, (user_key, kept))
 }
 
 /// A deleted key needs no call: its sessions and links go with it.
@@ -147,13 +141,8 @@ pub fn delete_of_key(tx: &WriteTx<'_>, key_hash: &[u8; 32]) -> Result<()> {
 
 /// Inserts a link. Its user then has `limit` links of this kind at most: the oldest are deleted.
 pub fn insert_link(tx: &WriteTx<'_>, new: &NewLink, limit: i64) -> Result<()> {
-    let NewLink { kind, user_key, api_key_key, session_key, token_hash, expires_at } = new;
-    tx.run(SURPLUS_LINKS, params![user_key, limit - 1, kind.as_str()])?;
-    tx.run(
-        "INSERT INTO links (kind, user_key, api_key_key, session_key, token_hash, expires_at)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-        params![kind.as_str(), user_key, api_key_key, session_key, token_hash, millis(*expires_at)],
-    )
+    tx.run(SURPLUS_LINKS, (new.user_key, limit - 1, new.kind))?;
+    tx.insert("links", link_columns!(), new).map(drop)
 }
 
 pub fn take_link(
@@ -171,7 +160,7 @@ pub fn find_link_user(
     token_hash: &[u8; 32],
     now: Timestamp,
 ) -> Result<Option<UserKey>> {
-    read.find(FIND_LINK, params![token_hash, kind.as_str(), millis(now)])
+    read.find(FIND_LINK, (token_hash, kind, now))
 }
 
 pub fn delete_link(tx: &WriteTx<'_>, token_hash: &[u8; 32]) -> Result<()> {
@@ -179,15 +168,15 @@ pub fn delete_link(tx: &WriteTx<'_>, token_hash: &[u8; 32]) -> Result<()> {
 }
 
 pub fn delete_links(tx: &WriteTx<'_>, user_key: UserKey, kind: LinkKind) -> Result<()> {
-    tx.run(DELETE_LINKS, params![user_key, kind.as_str()])
+    tx.run(DELETE_LINKS, (user_key, kind))
 }
 
 pub fn oldest(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
-    read.one(OLDEST, [])
+    read.one(OLDEST, ())
 }
 
 pub fn delete_expired(tx: &WriteTx<'_>, now: Timestamp, limit: u32) -> Result<()> {
-    DELETE_EXPIRED.iter().try_for_each(|sql| tx.run(sql, params![millis(now), limit]))
+    DELETE_EXPIRED.iter().try_for_each(|sql| tx.run(sql, (now, limit)))
 }
 
 #[cfg(test)]

@@ -6,7 +6,6 @@ use std::path::Path;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use rusqlite::params;
 
 use crate::domain::account::plan::{Plans, Quota, UNCONFIRMED_DISK_PART};
 use crate::domain::account::user::{CONFIRM, User, month_of};
@@ -15,10 +14,10 @@ use crate::domain::billing::Interval;
 use crate::domain::cue::CueStatus;
 use crate::domain::row_keys::UserKey;
 use crate::error::Result;
-use crate::locks::Mutex;
-use crate::store::db::columns::{millis, row};
+use crate::store::db::columns::{row, select};
 use crate::store::db::open;
 use crate::store::{ReadTx, Store, WriteTx};
+use crate::system::locks::Mutex;
 
 row!(columns, "", User {
     key,
@@ -35,12 +34,6 @@ row!(columns, "", User {
     confirmed_at,
     is_operator,
 });
-
-macro_rules! select {
-    ($rest:literal) => {
-        concat!("SELECT ", columns!(), " FROM users ", $rest)
-    };
-}
 
 const UNCONFIRMED_BYTES: &str = "SELECT coalesce(sum(stored_bytes), 0)
     FROM users INDEXED BY users_unconfirmed WHERE confirmed_at IS NULL";
@@ -68,34 +61,35 @@ pub fn insert(tx: &WriteTx<'_>, new: &NewUser) -> Result<Option<UserKey>> {
     if !any_exist(tx)? {
         tx.checkpoint();
     }
+    let NewUser {
+        id,
+        email,
+        plan,
+        webhook_secret,
+        alert_webhook_secret,
+        created_at,
+        confirmation_token,
+    } = new;
     let is_inserted = tx.changes(
             "INSERT INTO users (id, email, plan, webhook_secret, alert_webhook_secret, active_cues, created_at,
                                 confirmed_at, confirmation_token, is_operator)
              VALUES (?1, ?2, ?3, ?4, ?5, 0, ?6, iif(?7 IS NULL, ?6, NULL), ?7, NOT EXISTS (SELECT 1 FROM users))
              ON CONFLICT (email) DO NOTHING",
-        params![
-            new.id,
-            new.email,
-            new.plan,
-            new.webhook_secret,
-            new.alert_webhook_secret,
-            millis(new.created_at),
-            new.confirmation_token,
-        ],
+        (id, email, plan, webhook_secret, alert_webhook_secret, created_at, confirmation_token),
     )?;
     Ok(is_inserted.then(|| UserKey::new(tx.last_insert_rowid())))
 }
 
 pub fn find(read: &ReadTx<'_>, user_key: UserKey) -> Result<Option<User>> {
-    read.find(select!("WHERE key = ?1"), [user_key])
+    read.find(select!(columns, "FROM users WHERE key = ?1"), [user_key])
 }
 
 pub fn find_by_email(read: &ReadTx<'_>, email: &str) -> Result<Option<User>> {
-    read.find(select!("WHERE email = ?1"), [email])
+    read.find(select!(columns, "FROM users WHERE email = ?1"), [email])
 }
 
 pub fn find_by_id(read: &ReadTx<'_>, id: &str) -> Result<Option<User>> {
-    read.find(select!("WHERE id = ?1"), [id])
+    read.find(select!(columns, "FROM users WHERE id = ?1"), [id])
 }
 
 /// A page of the users whose address has `part`, oldest first, with their executions of this month; and the number of
@@ -114,18 +108,17 @@ pub fn list_page(
            LEFT JOIN monthly_usage ON monthly_usage.user_key = users.key AND month = ?2
           WHERE instr(email, ?1) > 0 ORDER BY key LIMIT ?3 + 0 OFFSET ?4 + 0"
     );
-    let page = read
-        .all(sql, params![part, month_of(now), limit, i64::try_from(offset).unwrap_or(i64::MAX)])?;
+    let page = read.all(sql, (part, month_of(now), limit, offset))?;
     let total = read.one("SELECT count(*) FROM users WHERE instr(email, ?1) > 0", [part])?;
     Ok((page, total))
 }
 
 pub fn list(read: &ReadTx<'_>) -> Result<Vec<User>> {
-    read.all(select!("ORDER BY key"), [])
+    read.all(select!(columns, "FROM users ORDER BY key"), ())
 }
 
 pub fn first_enabled(read: &ReadTx<'_>) -> Result<Option<User>> {
-    read.find(select!("WHERE disabled_at IS NULL ORDER BY key LIMIT 1"), [])
+    read.find(select!(columns, "FROM users WHERE disabled_at IS NULL ORDER BY key LIMIT 1"), ())
 }
 
 /// The addresses of the first enabled users.
@@ -134,12 +127,12 @@ pub fn first_emails(read: &ReadTx<'_>, limit: u32) -> Result<Vec<String>> {
 }
 
 pub fn any_exist(read: &ReadTx<'_>) -> Result<bool> {
-    read.any("SELECT 1 FROM users", [])
+    read.any("SELECT 1 FROM users", ())
 }
 
 pub fn set_plan(tx: &WriteTx<'_>, user_key: UserKey, plan: &str) -> Result<bool> {
     let sql = "UPDATE users SET plan = ?2, plan_interval = NULL WHERE key = ?1 AND plan <> ?2";
-    tx.changes(sql, params![user_key, plan])
+    tx.changes(sql, (user_key, plan))
 }
 
 row! { count_columns, "",
@@ -166,13 +159,12 @@ impl CueCounts {
 
 /// The numbers of the user's cues, without changes of a write that has not ended.
 pub fn stored_cue_counts(read: &ReadTx<'_>, user_key: UserKey) -> Result<CueCounts> {
-    read.one(concat!("SELECT ", count_columns!(), " FROM users WHERE key = ?1"), [user_key])
+    read.one(select!(count_columns, "FROM users WHERE key = ?1"), [user_key])
 }
 
 pub fn cue_counts(tx: &WriteTx<'_>, user_key: UserKey) -> Result<Option<CueCounts>> {
     tx.counters().flush(tx)?;
-    let sql =
-        concat!("SELECT ", count_columns!(), " FROM users WHERE key = ?1 AND disabled_at IS NULL");
+    let sql = select!(count_columns, "FROM users WHERE key = ?1 AND disabled_at IS NULL");
     tx.find(sql, [user_key])
 }
 
@@ -183,7 +175,7 @@ pub fn list_with_active_cues(
 ) -> Result<Vec<UserKey>> {
     let sql = "SELECT key FROM users WHERE key > ?1 AND active_cues > 0 AND disabled_at IS NULL
                 ORDER BY key LIMIT ?2 + 0";
-    read.all(sql, params![after, limit])
+    read.all(sql, (after, limit))
 }
 
 /// And whether the account may be removed: its address is unconfirmed, and no cue of it ran after `idle_since`.
@@ -193,7 +185,7 @@ pub fn list_removable(
     idle_since: Timestamp,
     limit: i64,
 ) -> Result<Vec<(UserKey, Timestamp, bool)>> {
-    read.all(REMOVABLE, params![after, millis(idle_since), limit])
+    read.all(REMOVABLE, (after, idle_since, limit))
 }
 
 /// Deletes the user with all rows that refer to it, but not its executions. Its cues must be deleted before.
@@ -216,14 +208,14 @@ pub fn mark_confirmation_requested(
 ) -> Result<bool> {
     let sql = "UPDATE users SET confirmation_requested_at = ?2
                 WHERE key = ?1 AND confirmation_requested_at IS NULL";
-    tx.changes(sql, params![user_key, millis(now)])
+    tx.changes(sql, (user_key, now))
 }
 
 /// Confirms the user's address, unless it is confirmed. Its link is used up.
 pub fn confirm(tx: &WriteTx<'_>, user_key: UserKey, now: Timestamp) -> Result<()> {
     let sql = "UPDATE users SET confirmed_at = ?2, confirmation_token = NULL
                 WHERE key = ?1 AND confirmed_at IS NULL";
-    tx.run(sql, params![user_key, millis(now)])
+    tx.run(sql, (user_key, now))
 }
 
 pub fn set_plan_interval(
@@ -232,11 +224,11 @@ pub fn set_plan_interval(
     interval: Option<Interval>,
 ) -> Result<()> {
     let sql = "UPDATE users SET plan_interval = ?2 WHERE key = ?1";
-    tx.run(sql, params![user_key, interval.map(Interval::as_str)])
+    tx.run(sql, (user_key, interval))
 }
 
 pub fn disable(tx: &WriteTx<'_>, user_key: UserKey, now: Timestamp) -> Result<()> {
-    tx.run("UPDATE users SET disabled_at = ?2 WHERE key = ?1", params![user_key, millis(now)])
+    tx.run("UPDATE users SET disabled_at = ?2 WHERE key = ?1", (user_key, now))
 }
 
 pub fn enable(tx: &WriteTx<'_>, user_key: UserKey) -> Result<bool> {
@@ -250,30 +242,30 @@ pub fn is_disabled(read: &ReadTx<'_>, user_key: UserKey) -> Result<bool> {
 
 pub fn set_operator(tx: &WriteTx<'_>, user_key: UserKey, is_operator: bool) -> Result<bool> {
     let sql = "UPDATE users SET is_operator = ?2 WHERE key = ?1 AND is_operator <> ?2";
-    tx.changes(sql, params![user_key, is_operator])
+    tx.changes(sql, (user_key, is_operator))
 }
 
 pub fn has_enabled_operator(read: &ReadTx<'_>) -> Result<bool> {
-    read.any("SELECT 1 FROM users WHERE is_operator AND disabled_at IS NULL", [])
+    read.any("SELECT 1 FROM users WHERE is_operator AND disabled_at IS NULL", ())
 }
 
 pub fn webhook_secret(read: &ReadTx<'_>, user_key: UserKey) -> Result<String> {
     read.one("SELECT webhook_secret FROM users WHERE key = ?1", [user_key])
 }
 
+row! {
 /// The secrets that sign the webhooks of a user.
 pub struct StoredSecrets {
     pub current: String,
     pub previous: Option<String>,
     /// The previous secret signs too until then.
     pub previous_expires_at: Option<Timestamp>,
-}
+} }
 
 pub fn signing_secrets(read: &ReadTx<'_>, user_key: UserKey) -> Result<StoredSecrets> {
     let sql = "SELECT webhook_secret, previous_webhook_secret, previous_webhook_secret_expires_at
                  FROM users WHERE key = ?1";
-    let (current, previous, previous_expires_at) = read.one(sql, [user_key])?;
-    Ok(StoredSecrets { current, previous, previous_expires_at })
+    read.one(sql, [user_key])
 }
 
 pub fn rotate_secret(
@@ -284,7 +276,7 @@ pub fn rotate_secret(
 ) -> Result<()> {
     let sql = "UPDATE users SET previous_webhook_secret = webhook_secret,
                       previous_webhook_secret_expires_at = ?3, webhook_secret = ?2 WHERE key = ?1";
-    tx.run(sql, params![user_key, secret, millis(previous_expires)])
+    tx.run(sql, (user_key, secret, previous_expires))
 }
 
 pub fn alert_webhook_secret(read: &ReadTx<'_>, user_key: UserKey) -> Result<String> {
@@ -292,7 +284,7 @@ pub fn alert_webhook_secret(read: &ReadTx<'_>, user_key: UserKey) -> Result<Stri
 }
 
 pub fn set_alert_webhook_secret(tx: &WriteTx<'_>, user_key: UserKey, secret: &str) -> Result<()> {
-    tx.run("UPDATE users SET alert_webhook_secret = ?2 WHERE key = ?1", params![user_key, secret])
+    tx.run("UPDATE users SET alert_webhook_secret = ?2 WHERE key = ?1", (user_key, secret))
 }
 
 /// Replaces both secrets, without an overlap, and removes the URL of the user's alerts: a stranger knows them.
@@ -305,11 +297,11 @@ pub fn replace_secrets(
     let sql = "UPDATE users SET webhook_secret = ?2, previous_webhook_secret = NULL,
                       previous_webhook_secret_expires_at = NULL, alert_webhook_secret = ?3, alert_webhook_url = NULL
                 WHERE key = ?1";
-    tx.run(sql, params![user_key, webhook_secret, alert_webhook_secret])
+    tx.run(sql, (user_key, webhook_secret, alert_webhook_secret))
 }
 
 pub fn set_alert_webhook_url(tx: &WriteTx<'_>, user_key: UserKey, url: Option<&str>) -> Result<()> {
-    tx.run("UPDATE users SET alert_webhook_url = ?2 WHERE key = ?1", params![user_key, url])
+    tx.run("UPDATE users SET alert_webhook_url = ?2 WHERE key = ?1", (user_key, url))
 }
 
 row! { usage_columns, "",
@@ -321,14 +313,14 @@ pub struct MonthlyUsage {
 } }
 
 const FIND_USAGE: &str =
-    concat!("SELECT ", usage_columns!(), " FROM monthly_usage WHERE user_key = ?1 AND month = ?2");
+    select!(usage_columns, "FROM monthly_usage WHERE user_key = ?1 AND month = ?2");
 
 const QUOTA: &str = "SELECT plan, coalesce(executions, 0), over_quota_since
    FROM users LEFT JOIN monthly_usage ON monthly_usage.user_key = users.key AND month = ?2
   WHERE users.key = ?1 AND disabled_at IS NULL";
 
 pub fn monthly_usage(read: &ReadTx<'_>, user_key: UserKey, now: Timestamp) -> Result<MonthlyUsage> {
-    Ok(read.find(FIND_USAGE, params![user_key, month_of(now)])?.unwrap_or_default())
+    Ok(read.find(FIND_USAGE, (user_key, month_of(now)))?.unwrap_or_default())
 }
 
 pub fn quota(
@@ -338,7 +330,7 @@ pub fn quota(
     now: Timestamp,
 ) -> Result<Option<Quota>> {
     let found: Option<(String, i64, Option<Timestamp>)> =
-        read.find(QUOTA, params![user_key, month_of(now)])?;
+        read.find(QUOTA, (user_key, month_of(now)))?;
     Ok(found.map(|(plan, used, over_quota_since)| Quota {
         limit: plans.limits(&plan).executions,
         used,
@@ -357,7 +349,7 @@ pub fn save_quota(
                VALUES (?1, ?2, ?3, ?4, 0, 0)
                ON CONFLICT (user_key, month)
                DO UPDATE SET executions = excluded.executions, over_quota_since = excluded.over_quota_since";
-    tx.run(sql, params![user_key, month_of(now), quota.used, quota.over_quota_since.map(millis)])
+    tx.run(sql, (user_key, month_of(now), quota.used, quota.over_quota_since))
 }
 
 pub fn stored_bytes(read: &ReadTx<'_>, user_key: UserKey) -> Result<(i64, String, bool)> {
@@ -431,7 +423,7 @@ fn is_disk_share_used_up(tx: &WriteTx<'_>) -> Result<bool> {
 }
 
 fn unconfirmed_bytes(read: &ReadTx<'_>) -> Result<i64> {
-    read.one(UNCONFIRMED_BYTES, [])
+    read.one(UNCONFIRMED_BYTES, ())
 }
 
 pub fn record_outcome(
@@ -446,7 +438,7 @@ pub fn record_outcome(
          ON CONFLICT (user_key, month)
          DO UPDATE SET outcomes_succeeded = outcomes_succeeded + excluded.outcomes_succeeded,
                        outcomes_failed = outcomes_failed + excluded.outcomes_failed",
-        params![user_key, month_of(now), success],
+        (user_key, month_of(now), success),
     )
 }
 
@@ -468,7 +460,7 @@ const FIND_OWNER: &str =
   WHERE key_hash = ?1 AND disabled_at IS NULL";
 
 pub fn find_owner(read: &ReadTx<'_>, hash: &[u8; 32], now: Timestamp) -> Result<Option<Owner>> {
-    read.find(FIND_OWNER, params![hash, month_of(now)])
+    read.find(FIND_OWNER, (hash, month_of(now)))
 }
 
 /// An owner that was read stays in memory for this long: reading it was an eighth of the time to get a cue. A commit of

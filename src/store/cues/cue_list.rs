@@ -1,22 +1,19 @@
-//! The lists of a user's cues. By creation, a page costs the same whatever the user has: an index, and a stored total;
-//! that of a tag is counted. Others read the rows of the user, or those with the tag, once and keep the places of the
-//! page.
-
-use std::cmp::Ordering;
+//! The lists of a user's cues. By creation, a page is read along an index and its total is stored, or counted for a
+//! tag. Other lists read the rows of the user, or those with the tag.
 
 use jiff::Timestamp;
-use rusqlite::params_from_iter;
-use rusqlite::types::Value;
 
-use crate::domain::cue::list::{CueFacts, CueFilter, CueSort, ListPosition, SortValue, letters};
+use crate::domain::cue::list::{CueFilter, CueSort, ListPosition, SortValue, letters};
+use crate::domain::cue::slug::SlugFilter;
 use crate::domain::cue::{Cue, Transport};
 use crate::domain::execution::ExecutionStatus;
 use crate::domain::ids::ExecutionId;
 use crate::domain::row_keys::UserKey;
 use crate::error::Result;
 use crate::store::accounts::users;
-use crate::store::cues::{COLUMNS, find_by_key, find_filters, tagged, text_bytes};
-use crate::store::db::columns::{RowReader, from_row, row};
+use crate::store::cues::{COLUMNS, find_filters};
+use crate::store::db::columns::{Binder, ToRow, row, row_count, select};
+use crate::store::scan::Scan;
 use crate::store::{MAX_LIST_BYTES, ReadTx};
 
 /// Texts in a list read on the calling thread: more takes longer than a short read may. Twenty usual cues have a tenth.
@@ -29,15 +26,11 @@ const MAX_INLINE_OFFSET: u64 = 1_000;
 pub struct CueList {
     pub filter: CueFilter,
     pub sort: CueSort,
-    pub start: ListStart,
+    pub offset: u64,
+    /// The last entry of the page before.
+    pub after: Option<ListPosition>,
     pub limit: u32,
     pub runs: Option<u32>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ListStart {
-    Offset(u64),
-    After(ListPosition),
 }
 
 #[derive(Debug)]
@@ -48,276 +41,136 @@ pub struct CuePage {
 }
 
 impl CueList {
-    pub fn newest(limit: u32) -> Self {
-        let (filter, start) = (CueFilter::default(), ListStart::Offset(0));
-        Self { filter, sort: CueSort::Newest, start, limit, runs: None }
-    }
-
+    /// Returns whether an index has the entries in their order.
     pub fn is_indexed(&self) -> bool {
         let CueFilter { q, status: _, transport, slug: _, tags: _, failing } = &self.filter;
         self.sort.is_by_creation() && q.is_none() && transport.is_none() && failing.is_none()
     }
 
     pub fn is_short(&self) -> bool {
-        let is_near = match self.start {
-            ListStart::Offset(offset) => offset <= MAX_INLINE_OFFSET,
-            ListStart::After(_) => true,
-        };
         self.is_indexed()
-            && is_near
+            && self.offset <= MAX_INLINE_OFFSET
             && self.runs.is_none()
-            && self.filter.tags.is_empty()
-            && self.filter.slug.is_none()
+            && self.filter.is_by_status()
     }
 }
 
 pub fn read(read: &ReadTx<'_>, user_key: UserKey, list: &CueList) -> Result<CuePage> {
-    if list.is_indexed() {
-        let (page, _) = read_indexed(read, user_key, list, MAX_LIST_BYTES)?;
-        return Ok(page);
-    }
-    read_scanned(read, user_key, list)
+    read_page(read, user_key, list, MAX_LIST_BYTES)
 }
 
+/// Returns `None` if the texts are too long to be read on the calling thread.
 pub fn read_short(read: &ReadTx<'_>, user_key: UserKey, list: &CueList) -> Result<Option<CuePage>> {
-    let (page, is_cut) = read_indexed(read, user_key, list, MAX_INLINE_BYTES)?;
+    let page = read_page(read, user_key, list, MAX_INLINE_BYTES)?;
+    let is_cut = page.has_more && (page.cues.len() as u64) < u64::from(list.limit);
     Ok((!is_cut).then_some(page))
 }
 
-/// The cues of a user that an index has in the order of their creation: all, those with a status, or with tags.
-struct IndexedCues {
-    /// The column of an index that orders them.
-    key: &'static str,
-    /// The clauses from `FROM` to the conditions.
-    source: String,
-    values: Vec<Value>,
-}
-
-impl IndexedCues {
-    fn new(user_key: UserKey, filter: &CueFilter) -> Self {
-        let (key, mut source, mut values) = if filter.tags.is_empty() {
-            ("key", "FROM cues WHERE user_key = ?".to_owned(), vec![Value::from(user_key)])
-        } else {
-            let (tagged, values) = tagged(user_key, &filter.tags);
-            // The tags first: SQLite may otherwise read all cues of the user.
-            (
-                "tagged",
-                format!("FROM ({tagged}) CROSS JOIN cues ON key = tagged WHERE true"),
-                values,
-            )
-        };
-        if let Some(slug) = &filter.slug {
-            let (from, before) = slug.bounds();
-            source += " AND slug >= ? AND slug < ?";
-            values.extend([from, before].map(Value::from));
-        }
-        if let Some(status) = filter.status {
-            source += " AND status = ?";
-            values.push(Value::from(status.as_str().to_owned()));
-        }
-        Self { key, source, values }
-    }
-
-    fn page_sql(&self, is_descending: bool) -> String {
-        let (Self { key, source, .. }, (bound, order)) = (self, order(is_descending));
-        format!("SELECT {COLUMNS} {source} AND {key} {bound} ? ORDER BY {key} {order} LIMIT ? + 0")
-    }
-
-    fn skip_sql(&self, is_descending: bool) -> String {
-        let (Self { key, source, .. }, (_, order)) = (self, order(is_descending));
-        format!("SELECT key {source} ORDER BY {key} {order} LIMIT 1 OFFSET ?")
-    }
-
-    fn count_sql(&self) -> String {
-        format!("SELECT count(*) {}", self.source)
-    }
-
-    /// Texts are read only to be searched: they are behind the headers, which may be long.
-    fn scan_sql(&self, filter: &CueFilter, columns: &str) -> String {
-        let texts = match filter.q {
-            Some(_) => "id, name, slug, description, callback_url, tags",
-            None => "'', '', NULL, NULL, NULL, NULL",
-        };
-        let failures = match filter.failing {
-            Some(_) => {
-                "coalesce((SELECT failures FROM consecutive_failures WHERE cue_key = cues.key), 0)"
-            }
-            None => "0",
-        };
-        let Self { key, source, .. } = self;
-        format!(
-            "SELECT status, transport, {failures} > 0, {texts}, {columns} {source} ORDER BY {key}"
-        )
-    }
-
-    fn with(&self, bounds: &[i64]) -> impl Iterator<Item = Value> {
-        let bounds: Vec<Value> = bounds.iter().copied().map(Value::from).collect();
-        self.values.iter().cloned().chain(bounds)
-    }
-}
-
-fn order(is_descending: bool) -> (&'static str, &'static str) {
-    if is_descending { ("<=", "DESC") } else { (">=", "ASC") }
-}
-
-/// Reads a page along the index. Returns whether it is cut because of `max_bytes`.
-fn read_indexed(
+fn read_page(
     read: &ReadTx<'_>,
     user_key: UserKey,
     list: &CueList,
     max_bytes: usize,
-) -> Result<(CuePage, bool)> {
-    let rows = IndexedCues::new(user_key, &list.filter);
-    let total = if list.filter.tags.is_empty() && list.filter.slug.is_none() {
+) -> Result<CuePage> {
+    let all = matching(user_key, &list.filter);
+    let mut page = all.clone();
+    let sql = page_sql(&mut page, list);
+    let parameters = (page.values(), u64::from(list.limit) + 1, list.offset);
+    let (cues, has_more): (Vec<Cue>, bool) = read.page(&sql, parameters, list.limit, max_bytes)?;
+    let is_whole = list.after.is_none() && list.offset == 0 && !has_more;
+    let total = if list.filter.is_by_status() {
         users::stored_cue_counts(read, user_key)?.of(list.filter.status)
+    } else if is_whole {
+        row_count(cues.len())
     } else {
-        read.one(&rows.count_sql(), params_from_iter(rows.with(&[])))?
+        all.count(read)?
     };
-    let is_descending = list.sort.is_descending();
-    let first = match &list.start {
-        ListStart::Offset(0) => Some(if is_descending { i64::MAX } else { i64::MIN }),
-        ListStart::Offset(offset) => key_at(read, &rows, is_descending, *offset, total)?,
-        ListStart::After(last) => last.key.number().checked_add(if is_descending { -1 } else { 1 }),
-    };
-    let mut page = CuePage { cues: Vec::new(), total, has_more: false };
-    let Some(first) = first else { return Ok((page, false)) };
-    let limit = usize::try_from(list.limit).unwrap_or(usize::MAX);
-    let mut query = read.prepare_cached(&rows.page_sql(is_descending))?;
-    let mut rows = query.query(params_from_iter(rows.with(&[first, i64::from(list.limit) + 1])))?;
-    let mut bytes = 0;
-    page.cues.reserve(limit);
-    while let Some(row) = rows.next()? {
-        if page.cues.len() == limit || bytes >= max_bytes {
-            page.has_more = true;
-            break;
-        }
-        let cue: Cue = from_row(row)?;
-        bytes += text_bytes(&cue);
+    let mut with_runs = Vec::with_capacity(cues.len());
+    for cue in cues {
         let runs = list.runs.map(|count| find_runs(read, &cue, count)).transpose()?;
-        page.cues.push((cue, runs));
+        with_runs.push((cue, runs));
     }
-    let is_cut = page.has_more && page.cues.len() < limit;
-    Ok((page, is_cut))
+    Ok(CuePage { cues: with_runs, total, has_more })
 }
 
-fn key_at(
-    read: &ReadTx<'_>,
-    rows: &IndexedCues,
-    is_descending: bool,
-    offset: u64,
-    total: i64,
-) -> Result<Option<i64>> {
-    let offset = i64::try_from(offset).unwrap_or(i64::MAX);
-    let after = total.saturating_sub(offset) - 1;
-    if after < 0 {
-        return Ok(None);
+fn matching(user_key: UserKey, filter: &CueFilter) -> Scan {
+    let CueFilter { q, status, transport, slug, tags, failing } = filter;
+    let mut scan = if tags.is_empty() { Scan::new("cues") } else { Scan::tagged(user_key, tags) };
+    if tags.is_empty() {
+        scan.filter("user_key = ?", Some(user_key));
+    } else {
+        // The tags first: SQLite may otherwise read all cues of the user.
+        scan.source += " CROSS JOIN cues ON cues.key = tagged";
     }
-    let (is_descending, skipped) =
-        if offset <= after { (is_descending, offset) } else { (!is_descending, after) };
-    read.find(&rows.skip_sql(is_descending), params_from_iter(rows.with(&[skipped])))
+    scan.filter("slug >= ? AND slug < ?", slug.as_ref().map(SlugFilter::bounds));
+    scan.filter("status = ?", *status);
+    scan.filter("transport = ?", *transport);
+    scan.filter(
+        "EXISTS (SELECT 1 FROM consecutive_failures WHERE cue_key = cues.key AND failures > 0) = ?",
+        *failing,
+    );
+    // After the other conditions: the texts are behind the headers, which may be long.
+    let found = "is_found(?, id, name, slug, description, callback_url, tags)";
+    scan.filter(found, q.clone());
+    scan
 }
 
-fn read_scanned(read: &ReadTx<'_>, user_key: UserKey, list: &CueList) -> Result<CuePage> {
-    let limit = usize::try_from(list.limit).unwrap_or(usize::MAX);
-    let (skipped, after) = match &list.start {
-        ListStart::Offset(offset) => (usize::try_from(*offset).unwrap_or(usize::MAX), None),
-        ListStart::After(position) => (0, Some(position)),
-    };
-    let count = skipped.saturating_add(limit).saturating_add(1);
-    let (mut places, mut total) = (Vec::new(), 0);
-    let keep_first = |places: &mut Vec<ListPosition>| {
-        places.sort_unstable_by(|one, other| list.sort.compare(one, other));
-        places.truncate(count);
-    };
-    let columns = match list.sort {
-        CueSort::Oldest | CueSort::Newest => "key",
-        CueSort::Name | CueSort::NameDescending => "key, name",
-        CueSort::NextRun | CueSort::NextRunDescending => "key, next_run",
-        CueSort::LastRun | CueSort::LastRunDescending => "key, last_run",
-    };
-    scan(read, user_key, &list.filter, columns, |columns| {
-        total += 1;
-        let key = columns.get()?;
-        let value = match list.sort {
-            CueSort::Oldest | CueSort::Newest => SortValue::None,
-            CueSort::Name | CueSort::NameDescending => SortValue::name(columns.text()?),
-            _ => SortValue::instant(columns.get()?),
-        };
-        let position = ListPosition { value, key };
-        if after.is_none_or(|after| list.sort.compare(after, &position) == Ordering::Less) {
-            places.push(position);
-        }
-        // Sorting only when twice as many have come costs less than to keep them sorted.
-        if places.len() >= count.saturating_mul(2) {
-            keep_first(&mut places);
-        }
-        Ok(true)
-    })?;
-    keep_first(&mut places);
-    let places = places.get(skipped..).unwrap_or_default();
-    let mut page = CuePage { cues: Vec::new(), total, has_more: places.len() > limit };
-    let mut bytes = 0;
-    for place in places.iter().take(limit) {
-        if bytes >= MAX_LIST_BYTES {
-            page.has_more = true;
-            break;
-        }
-        let Some(cue) = find_by_key(read, place.key)? else { continue };
-        bytes += text_bytes(&cue);
-        let runs = list.runs.map(|count| find_runs(read, &cue, count)).transpose()?;
-        page.cues.push((cue, runs));
-    }
-    Ok(page)
+/// The column of an index that has the matching cues in the order of their creation.
+fn key_of(filter: &CueFilter) -> &'static str {
+    if filter.tags.is_empty() { "cues.key" } else { "tagged" }
 }
 
-/// The ids of the user's cues that match, oldest first, at most `limit`. Reads the user's rows, or those with the tags,
-/// until it has found so many.
+/// Limits the scan to the entries after the page before. The query has two more parameters, limit and offset.
+fn page_sql(page: &mut Scan, list: &CueList) -> String {
+    let (key, is_descending) = (key_of(&list.filter), list.sort.is_descending());
+    let (direction, sign) = if is_descending { ("DESC", '<') } else { ("ASC", '>') };
+    let value = match list.sort {
+        CueSort::Oldest | CueSort::Newest => {
+            page.filter(&format!("{key} {sign} ?"), list.after.as_ref().map(|last| last.key));
+            let rows = page.sql(COLUMNS);
+            return format!("{rows} ORDER BY {key} {direction} LIMIT ? + 0 OFFSET ?");
+        }
+        CueSort::Name | CueSort::NameDescending => "fold(name)",
+        CueSort::NextRun | CueSort::NextRunDescending => "next_run",
+        CueSort::LastRun | CueSort::LastRunDescending => "last_run",
+    };
+    // Cues without a value are last in either direction.
+    let not = if is_descending { "NOT" } else { "" };
+    let last = list.after.clone().map(|ListPosition { value, key }| {
+        let is_first = (value == SortValue::None) != is_descending;
+        (is_first, value, key)
+    });
+    let place = format!("({value} IS {not} NULL, coalesce({value}, 0), {key}) {sign} (?, ?, ?)");
+    page.filter(&place, last);
+    let order = format!("{value} IS NULL, {value} {direction}, cues.key {direction}");
+    // The rows of the page alone are read as a whole.
+    let keys = page.sql("cues.key");
+    format!(
+        "SELECT {COLUMNS} FROM cues WHERE key IN ({keys} ORDER BY {order} LIMIT ? + 0 OFFSET ?) ORDER BY {order}"
+    )
+}
+
+impl ToRow for SortValue {
+    /// No value counts as 0 among those without one.
+    fn bind(&self, to: &mut Binder<'_, '_>) -> rusqlite::Result<()> {
+        match self {
+            Self::None => to.add(0),
+            Self::Instant(millis) => to.add(millis),
+            Self::Name(name) => to.add(name),
+        }
+    }
+}
+
+/// The ids of the user's cues that match, oldest first, at most `limit`.
 pub fn select(
     read: &ReadTx<'_>,
     user_key: UserKey,
     filter: &CueFilter,
     limit: usize,
 ) -> Result<Vec<String>> {
-    let mut ids = Vec::new();
-    scan(read, user_key, filter, "id", |columns| {
-        ids.push(columns.get()?);
-        Ok(ids.len() < limit)
-    })?;
-    Ok(ids)
-}
-
-pub(in crate::store) fn scan(
-    read: &ReadTx<'_>,
-    user_key: UserKey,
-    filter: &CueFilter,
-    columns: &str,
-    mut found: impl FnMut(&mut RowReader<'_, '_>) -> rusqlite::Result<bool>,
-) -> Result<()> {
-    let rows = IndexedCues::new(user_key, filter);
-    let mut query = read.prepare_cached(&rows.scan_sql(filter, columns))?;
-    let mut rows = query.query(params_from_iter(&rows.values))?;
-    while let Some(row) = rows.next()? {
-        let mut columns = RowReader::new(row);
-        if is_match(filter, &mut columns)? && !found(&mut columns)? {
-            break;
-        }
-    }
-    Ok(())
-}
-
-fn is_match(filter: &CueFilter, columns: &mut RowReader<'_, '_>) -> rusqlite::Result<bool> {
-    let (status, transport, is_failing) = columns.get()?;
-    Ok(filter.matches(&CueFacts {
-        status,
-        transport,
-        is_failing,
-        id: columns.text()?,
-        name: columns.text()?,
-        slug: columns.maybe_text()?,
-        description: columns.maybe_text()?,
-        callback_url: columns.maybe_text()?,
-        tags: columns.get()?,
-    }))
+    let scan = matching(user_key, filter);
+    let sql = format!("{} ORDER BY {} LIMIT ? + 0", scan.sql("id"), key_of(filter));
+    read.all(&sql, (scan.values(), limit))
 }
 
 row! { run_columns, "",
@@ -331,11 +184,8 @@ pub struct LastRun {
     pub duration_ms: Option<i64>,
 } }
 
-const LAST: &str = concat!(
-    "SELECT ",
-    run_columns!(),
-    " FROM executions WHERE cue_key = ?1 ORDER BY key DESC LIMIT 1"
-);
+const LAST: &str =
+    select!(run_columns, "FROM executions WHERE cue_key = ?1 ORDER BY key DESC LIMIT 1");
 
 const STATUSES: &str = "SELECT status, scheduled_for FROM executions WHERE cue_key = ?1 ORDER BY key DESC LIMIT ?2 + 0";
 
@@ -369,12 +219,16 @@ pub fn find_runs(read: &ReadTx<'_>, cue: &Cue, count: u32) -> Result<RecentRuns>
 mod tests {
     use super::*;
     use crate::domain::cue::CueStatus;
-    use crate::domain::cue::list::SearchText;
     use crate::domain::cue::tags::Tags;
+    use crate::domain::row_keys::CueKey;
     use crate::store::test_support::{assert_plans, plan, plan_test};
 
     fn tags(tags: &[&str]) -> Tags {
         Tags::new(tags.iter().map(|tag| (*tag).to_owned()).collect())
+    }
+
+    fn list(filter: CueFilter, sort: CueSort) -> CueList {
+        CueList { filter, sort, offset: 0, after: None, limit: 20, runs: None }
     }
 
     #[test]
@@ -396,25 +250,23 @@ mod tests {
                 "cue_key",
             ),
         ] {
-            let rows = IndexedCues::new(UserKey::new(1), &filter);
-            for (is_descending, bound) in [(false, ">"), (true, "<")] {
-                let (page, skip) = (rows.page_sql(is_descending), rows.skip_sql(is_descending));
-                assert_plans(&[
-                    (&page, &format!("{index} AND {key}{bound}?)")),
-                    (&skip, &format!("{index})")),
-                ]);
+            let all = matching(UserKey::new(1), &filter);
+            for (sort, bound) in [(CueSort::Oldest, ">"), (CueSort::Newest, "<")] {
+                let mut list = list(filter.clone(), sort);
+                assert_plans(&[(&page_sql(&mut all.clone(), &list), &format!("{index})"))]);
+                let last = ListPosition { value: SortValue::None, key: CueKey::new(7) };
+                list.after = Some(last);
+                let after = page_sql(&mut all.clone(), &list);
+                assert_plans(&[(&after, &format!("{index} AND {key}{bound}?)"))]);
             }
-            assert_plans(&[(&rows.count_sql(), &format!("{index})"))]);
+            assert_plans(&[(&all.sql("count(*)"), &format!("{index})"))]);
         }
     }
 
     #[test]
     fn only_rows_of_the_user_are_read_and_in_order() {
-        let all = CueFilter {
-            q: Some(SearchText::new("a")),
-            failing: Some(true),
-            ..CueFilter::default()
-        };
+        let all =
+            CueFilter { q: Some("a".to_owned()), failing: Some(true), ..CueFilter::default() };
         let paused = CueFilter { status: Some(CueStatus::Paused), ..all.clone() };
         let tagged = CueFilter { tags: tags(&["a", "b"]), ..paused.clone() };
         for (filter, step) in [
@@ -422,7 +274,8 @@ mod tests {
             (paused, "SEARCH cues USING INDEX cues_by_user_and_status (user_key=? AND status=?)"),
             (tagged, "SEARCH t USING PRIMARY KEY (user_key=? AND tag=?)"),
         ] {
-            let steps = plan(&IndexedCues::new(UserKey::new(1), &filter).scan_sql(&filter, "key"));
+            let mut all = matching(UserKey::new(1), &filter);
+            let steps = plan(&page_sql(&mut all, &list(filter, CueSort::Oldest)));
             assert_eq!(steps[0], step);
             assert!(
                 steps.iter().all(|step| !step.contains("SCAN ") && !step.contains("TEMP")),

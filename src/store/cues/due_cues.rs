@@ -1,7 +1,6 @@
 //! Due cues: finds them, moves them to their next run, records missed runs and ends those that run once.
 
 use jiff::Timestamp;
-use rusqlite::{OptionalExtension, params};
 
 use crate::domain::account::stats::Figures;
 use crate::domain::cue::{CueStatus, StoredSchedule};
@@ -10,7 +9,7 @@ use crate::domain::row_keys::{CueKey, UserKey};
 use crate::domain::schedule::Occurrences;
 use crate::domain::schedule::catch_up::MissReason;
 use crate::error::Result;
-use crate::store::db::columns::{from_row, millis, policies_columns, row, row_count};
+use crate::store::db::columns::{policies_columns, row, schedule_columns, select};
 use crate::store::db::counters::WriteEvent;
 use crate::store::{ReadTx, WriteTx};
 
@@ -21,8 +20,7 @@ pub struct DueCue {
     pub user_key: UserKey,
     pub next_run: Timestamp,
     pub run_count: i64,
-    pub schedule: StoredSchedule = "cron, every, counts_from, at, timezone, catch_up, \
-        start_at, end_at, jitter_seconds, delay_seconds",
+    pub schedule: StoredSchedule = (schedule_columns),
     pub is_worker: bool = "transport = 'worker'",
     /// Fairness key of the callback's host and port; `None` for worker cues.
     pub destination: Option<i64> = "destination_hash",
@@ -44,7 +42,7 @@ pub(in crate::store) use missed_columns;
 macro_rules! due_cues {
     ($filter:literal) => {
         concat!(
-            "SELECT ",
+            "SELECT cues.key, ",
             columns!(),
             " FROM cues LEFT JOIN payloads ON payloads.key = payload_key AND transport = 'worker'
               WHERE status = 'active' AND next_run <= ?1 ",
@@ -70,14 +68,12 @@ pub fn list(
     until: Timestamp,
     limit: usize,
 ) -> Result<Vec<(CueKey, rusqlite::Result<DueCue>)>> {
-    let mut due = read.prepare_cached(LIST)?;
-    let bounds = params![millis(until), row_count(limit), millis(after)];
-    let due = due.query_map(bounds, |row| Ok((row.get(0)?, from_row(row))))?;
-    Ok(due.collect::<rusqlite::Result<_>>()?)
+    read.all(LIST, (until, limit, after))
 }
 
 pub fn find(read: &ReadTx<'_>, key: CueKey, now: Timestamp) -> Result<Option<DueCue>> {
-    read.find(FIND, params![millis(now), key])
+    let found: Option<(CueKey, DueCue)> = read.find(FIND, (now, key))?;
+    Ok(found.map(|(_, cue)| cue))
 }
 
 pub fn backlog(
@@ -86,7 +82,7 @@ pub fn backlog(
     until: Timestamp,
     limit: usize,
 ) -> Result<Vec<(UserKey, CueKey)>> {
-    read.all(BACKLOG, params![millis(after), millis(until), row_count(limit)])
+    read.all(BACKLOG, (after, until, limit))
 }
 
 /// As in [`list`], a cue that cannot be read is an inner error.
@@ -96,19 +92,16 @@ pub fn find_all(
     after: Timestamp,
     until: Timestamp,
 ) -> Result<Vec<(CueKey, rusqlite::Result<DueCue>)>> {
-    let mut find = read.prepare_cached(FIND)?;
     let mut due = Vec::with_capacity(keys.len());
     for key in keys {
-        let found =
-            find.query_row(params![millis(until), key], |row| Ok(from_row(row))).optional()?;
-        let is_earlier = |cue: &DueCue| cue.next_run <= after;
-        due.extend(found.filter(|cue| !cue.as_ref().is_ok_and(is_earlier)).map(|cue| (*key, cue)));
+        due.extend(read.find::<(CueKey, rusqlite::Result<DueCue>)>(FIND, (until, key))?);
     }
+    due.retain(|(_, cue)| cue.as_ref().map_or(true, |cue| cue.next_run > after));
     Ok(due)
 }
 
 pub fn next(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
-    read.find(NEXT, [])
+    read.find(NEXT, ())
 }
 
 pub fn advance(
@@ -123,13 +116,7 @@ pub fn advance(
         "UPDATE cues SET next_run = ?2, run_count = run_count + ?3, missed_count = missed_count + ?4,
                 last_run = CASE WHEN ?3 > 0 THEN ?5 ELSE last_run END
           WHERE key = ?1",
-        params![
-            cue_key,
-            next_run.map(millis),
-            i64::try_from(runs).unwrap_or(i64::MAX),
-            i64::try_from(missed).unwrap_or(i64::MAX),
-            millis(now),
-        ],
+        (cue_key, next_run, runs, missed, now),
     )
 }
 
@@ -141,7 +128,7 @@ pub fn complete(
     now: Timestamp,
 ) -> Result<()> {
     let sql = "UPDATE cues SET status = 'completed', updated_at = ?2 WHERE key = ?1";
-    tx.run(sql, params![cue_key, millis(now)])?;
+    tx.run(sql, (cue_key, now))?;
     tx.counters().move_cues(user_key, CueStatus::Active, CueStatus::Completed, 1);
     Ok(())
 }
@@ -149,7 +136,7 @@ pub fn complete(
 pub fn fail_cue(tx: &WriteTx<'_>, cue_key: CueKey, reason: &str, now: Timestamp) -> Result<()> {
     let sql = "UPDATE cues SET status = 'failed', next_run = NULL, warning = ?2, updated_at = ?3
                 WHERE key = ?1 AND status = 'active' RETURNING user_key";
-    if let Some(user_key) = tx.find(sql, params![cue_key, reason, millis(now)])? {
+    if let Some(user_key) = tx.find(sql, (cue_key, reason, now))? {
         tx.counters().move_cues(user_key, CueStatus::Active, CueStatus::Failed, 1);
     }
     Ok(())
@@ -166,10 +153,7 @@ pub struct OnceCue {
 
 pub fn find_once(read: &ReadTx<'_>, cue_key: CueKey) -> Result<Option<OnceCue>> {
     // Reads few columns, because it runs after every delivery.
-    read.find(
-        concat!("SELECT ", once_columns!(), " FROM cues WHERE key = ?1 AND at IS NOT NULL"),
-        [cue_key],
-    )
+    read.find(select!(once_columns, "FROM cues WHERE key = ?1 AND at IS NOT NULL"), [cue_key])
 }
 
 pub fn end_once(
@@ -181,7 +165,7 @@ pub fn end_once(
 ) -> Result<()> {
     tx.counters().move_cues(cue.user_key, cue.status, status, 1);
     let sql = "UPDATE cues SET status = ?2, updated_at = ?3 WHERE key = ?1";
-    tx.run(sql, params![cue_key, status.as_str(), millis(now)])
+    tx.run(sql, (cue_key, status, now))
 }
 
 const EXTEND_MISSED: &str = "UPDATE missed_runs SET last = ?3, count = count + ?4
@@ -199,7 +183,7 @@ pub fn insert_missed(
 ) -> Result<()> {
     let (Some(first), Some(last)) = (missed.first, missed.last) else { return Ok(()) };
     let count = i64::try_from(missed.count).unwrap_or(i64::MAX);
-    let row = params![cue_key, millis(first), millis(last), count, reason.as_str()];
+    let row = (cue_key, first, last, count, reason);
     // While one execution lasts, the runs that it skips are one row.
     if reason != MissReason::Overlap || !tx.changes(EXTEND_MISSED, row)? {
         tx.run(
@@ -213,10 +197,7 @@ pub fn insert_missed(
 }
 
 pub fn add_missed_count(tx: &WriteTx<'_>, cue_key: CueKey, count: i64) -> Result<()> {
-    tx.run(
-        "UPDATE cues SET missed_count = missed_count + ?2 WHERE key = ?1",
-        params![cue_key, count],
-    )
+    tx.run("UPDATE cues SET missed_count = missed_count + ?2 WHERE key = ?1", (cue_key, count))
 }
 
 pub fn list_missed(
@@ -225,26 +206,24 @@ pub fn list_missed(
     limit: u32,
     offset: u64,
 ) -> Result<(Vec<MissedRuns>, i64)> {
-    let sql = concat!(
-        "SELECT ",
-        missed_columns!(),
-        " FROM missed_runs WHERE cue_key = ?1 ORDER BY key DESC LIMIT ?2 + 0 OFFSET ?3"
+    let sql = select!(
+        missed_columns,
+        "FROM missed_runs WHERE cue_key = ?1 ORDER BY key DESC LIMIT ?2 + 0 OFFSET ?3"
     );
-    let missed =
-        read.all(sql, params![cue_key, limit, i64::try_from(offset).unwrap_or(i64::MAX)])?;
+    let missed = read.all(sql, (cue_key, limit, offset))?;
     Ok((missed, read.one("SELECT count(*) FROM missed_runs WHERE cue_key = ?1", [cue_key])?))
 }
 
 /// A clock that was ahead fired the run, before `cued clock accept` set the cue back (contract §4.12).
 pub fn is_fired_ahead(read: &ReadTx<'_>, cue_key: CueKey, at: Timestamp) -> Result<bool> {
     let sql = "SELECT 1 FROM fired_ahead WHERE cue_key = ?1 AND first <= ?2 AND last >= ?2";
-    read.any(sql, (cue_key, millis(at)))
+    read.any(sql, (cue_key, at))
 }
 
 pub fn forget_fired_ahead(tx: &WriteTx<'_>, cue_key: CueKey, next_run: Timestamp) -> Result<()> {
-    tx.run("DELETE FROM fired_ahead WHERE cue_key = ?1 AND last < ?2", (cue_key, millis(next_run)))
+    tx.run("DELETE FROM fired_ahead WHERE cue_key = ?1 AND last < ?2", (cue_key, next_run))
 }
 
 pub fn has_fired_ahead(read: &ReadTx<'_>) -> Result<bool> {
-    read.any("SELECT 1 FROM fired_ahead LIMIT 1", [])
+    read.any("SELECT 1 FROM fired_ahead LIMIT 1", ())
 }

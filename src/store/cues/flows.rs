@@ -1,13 +1,12 @@
 //! Flows: the limits of their cues, the start of their next attempts, and what waits in them (contract §4.16).
 
 use jiff::Timestamp;
-use rusqlite::params;
 use serde::Serialize;
 
 use crate::domain::row_keys::{CueKey, UserKey};
 use crate::domain::webhook::flow::FlowState;
 use crate::error::Result;
-use crate::store::db::columns::{millis, row};
+use crate::store::db::columns::row;
 use crate::store::{ReadTx, WakeSet, WriteTx};
 
 // The strictest limits of its cues.
@@ -55,7 +54,7 @@ pub fn find(read: &ReadTx<'_>, user_key: UserKey, destination: i64) -> Result<Fl
 
 /// Keeps the planned start of an attempt of the cue, the latest of its flow: a restart must not exceed the rate.
 pub fn set_last(tx: &WriteTx<'_>, cue_key: CueKey, at: Timestamp) -> Result<()> {
-    tx.run(SET_LAST, (cue_key, millis(at)))
+    tx.run(SET_LAST, (cue_key, at))
 }
 
 /// Before the cue gets another destination or is deleted: its flow keeps the rate, and another one does not wait for it.
@@ -113,8 +112,7 @@ pub fn list(
     limit: u32,
     offset: u64,
 ) -> Result<(Vec<FlowSummary>, i64)> {
-    let offset = i64::try_from(offset).unwrap_or(i64::MAX);
-    Ok((read.all(LIST, params![user_key, limit, offset])?, read.one(COUNT, [user_key])?))
+    Ok((read.all(LIST, (user_key, limit, offset))?, read.one(COUNT, [user_key])?))
 }
 
 #[cfg(test)]

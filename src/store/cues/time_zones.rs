@@ -1,12 +1,11 @@
 //! The stored rules of time zones, and the cues in these zones.
 
 use jiff::Timestamp;
-use rusqlite::params;
 
 use crate::domain::cue::StoredSchedule;
 use crate::domain::row_keys::{CueKey, UserKey};
 use crate::error::Result;
-use crate::store::db::columns::{millis, row};
+use crate::store::db::columns::{row, schedule_columns, select};
 use crate::store::{ReadTx, WriteTx};
 
 row! { columns, "",
@@ -18,8 +17,7 @@ pub struct ZonedCue {
     pub name: String,
     pub next_run: Timestamp,
     pub updated_at: Timestamp,
-    pub schedule: StoredSchedule = "cron, every, counts_from, at, timezone, catch_up, \
-        start_at, end_at, jitter_seconds, delay_seconds",
+    pub schedule: StoredSchedule = (schedule_columns),
 } }
 
 macro_rules! zoned_cues {
@@ -54,13 +52,13 @@ pub struct StoredZone {
 
 /// The zones of cron expressions.
 pub fn zones(read: &ReadTx<'_>) -> Result<Vec<StoredZone>> {
-    read.all(concat!("SELECT ", zone_columns!(), " FROM time_zones"), [])
+    read.all(select!(zone_columns, "FROM time_zones"), ())
 }
 
 /// `rules` hold for all cues of the zone.
 pub fn save_rules(tx: &WriteTx<'_>, name: &str, rules: &[u8]) -> Result<()> {
     let sql = "UPDATE time_zones SET rules = ?2, moving = NULL, moved_until = NULL WHERE name = ?1";
-    tx.run(sql, params![name, rules])
+    tx.run(sql, (name, rules))
 }
 
 /// `rules` hold for the cues of the zone up to a key.
@@ -71,11 +69,11 @@ pub fn save_progress(
     moved_until: CueKey,
 ) -> Result<()> {
     let sql = "UPDATE time_zones SET moving = ?2, moved_until = ?3 WHERE name = ?1";
-    tx.run(sql, params![name, rules, moved_until])
+    tx.run(sql, (name, rules, moved_until))
 }
 
 pub fn list(read: &ReadTx<'_>, after: CueKey, limit: u32) -> Result<Vec<ZonedCue>> {
-    read.all(LIST, params![after, limit])
+    read.all(LIST, (after, limit))
 }
 
 /// `zones`: a JSON array of names.
@@ -85,7 +83,7 @@ pub fn list_of_zones(
     after: CueKey,
     limit: u32,
 ) -> Result<Vec<ZonedCue>> {
-    read.all(LIST_OF_ZONES, params![after, limit, zones])
+    read.all(LIST_OF_ZONES, (after, limit, zones))
 }
 
 pub fn find(read: &ReadTx<'_>, key: CueKey) -> Result<Option<ZonedCue>> {
@@ -93,7 +91,7 @@ pub fn find(read: &ReadTx<'_>, key: CueKey) -> Result<Option<ZonedCue>> {
 }
 
 pub fn move_next_run(tx: &WriteTx<'_>, cue_key: CueKey, next_run: Timestamp) -> Result<()> {
-    tx.run("UPDATE cues SET next_run = ?2 WHERE key = ?1", params![cue_key, millis(next_run)])
+    tx.run("UPDATE cues SET next_run = ?2 WHERE key = ?1", (cue_key, next_run))
 }
 
 #[cfg(test)]

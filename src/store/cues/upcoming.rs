@@ -1,14 +1,13 @@
 //! The cues of a user with runs before an instant, and the executions that start later.
 
 use jiff::Timestamp;
-use rusqlite::params;
 
 use crate::domain::cue::{StoredSchedule, Transport};
 use crate::domain::ids::ExecutionId;
 use crate::domain::row_keys::{CueKey, UserKey};
 use crate::error::Result;
 use crate::store::ReadTx;
-use crate::store::db::columns::{millis, row};
+use crate::store::db::columns::{row, schedule_columns, select};
 
 /// More cues of an account are not looked at: their schedules would take seconds.
 pub const MAX_READ: u32 = 5_000;
@@ -29,8 +28,7 @@ pub struct PlannedCue {
     pub name: String,
     pub transport: Transport,
     pub next_run: Timestamp,
-    pub schedule: StoredSchedule = "cron, every, counts_from, at, timezone, catch_up, \
-        start_at, end_at, jitter_seconds, delay_seconds",
+    pub schedule: StoredSchedule = (schedule_columns),
 } }
 
 row! {
@@ -43,10 +41,9 @@ pub struct WaitingExecution {
     pub attempts: i64,
 } }
 
-const CUES: &str = concat!(
-    "SELECT ",
-    cue_columns!(),
-    " FROM cues WHERE user_key = ?1 AND status = 'active' AND next_run < ?2 ORDER BY key LIMIT ?3 + 0"
+const CUES: &str = select!(
+    cue_columns,
+    "FROM cues WHERE user_key = ?1 AND status = 'active' AND next_run < ?2 ORDER BY key LIMIT ?3 + 0"
 );
 
 // The first rows of the index, and of these the ones in the span: a long queue is not read as a whole.
@@ -66,7 +63,7 @@ pub fn list_cues(
     user_key: UserKey,
     until: Timestamp,
 ) -> Result<(Vec<PlannedCue>, bool)> {
-    Ok(cut(read.all(CUES, params![user_key, millis(until), MAX_READ + 1])?, MAX_READ))
+    read.page(CUES, (user_key, until, MAX_READ + 1), MAX_READ, usize::MAX)
 }
 
 /// The executions that begin or are tried again at and after `from` and before `until`, and whether there are more.
@@ -76,22 +73,16 @@ pub fn list_waiting(
     from: Timestamp,
     until: Timestamp,
 ) -> Result<(Vec<WaitingExecution>, bool)> {
-    let bounds = params![user_key, millis(from), millis(until), MAX_PASSED, MAX_WAITING + 1];
-    let (mut waiting, is_cut) = cut::<WaitingExecution>(read.all(WAITING, bounds)?, MAX_WAITING);
+    let bounds = (user_key, from, until, MAX_PASSED, MAX_WAITING + 1);
+    let (mut waiting, is_cut): (Vec<WaitingExecution>, bool) =
+        read.page(WAITING, bounds, MAX_WAITING, usize::MAX)?;
     waiting.sort_by_key(|execution| execution.due_at);
     Ok((waiting, is_cut))
 }
 
-fn cut<T>(mut rows: Vec<T>, most: u32) -> (Vec<T>, bool) {
-    let most = usize::try_from(most).unwrap_or(usize::MAX);
-    let is_cut = rows.len() > most;
-    rows.truncate(most);
-    (rows, is_cut)
-}
-
 /// The median duration of the latest runs; `None` without one.
 pub fn expected_duration_ms(read: &ReadTx<'_>, cue_key: CueKey) -> Result<Option<i64>> {
-    let durations: Vec<Option<i64>> = read.all(DURATIONS, params![cue_key, RECENT])?;
+    let durations: Vec<Option<i64>> = read.all(DURATIONS, (cue_key, RECENT))?;
     let mut known: Vec<i64> = durations.into_iter().flatten().collect();
     known.sort_unstable();
     Ok(known.get(known.len() / 2).copied())

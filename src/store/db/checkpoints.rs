@@ -11,8 +11,8 @@ use std::thread::JoinHandle;
 use rusqlite::Connection;
 
 use crate::error::Result;
-use crate::panics;
 use crate::store::db::open::{PAGE_BYTES, checkpoint_passive, open_existing};
+use crate::system::panics;
 
 /// Frames at which a checkpoint begins: 16 MiB. The 99th percentile of creates by 2 and 16 clients is 2.2 and 5.7 ms,
 /// with 4 MiB it was 2.8 and 6.4. A larger log means a longer recovery.

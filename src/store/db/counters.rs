@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use rusqlite::{Connection, params};
+use rusqlite::Connection;
 
 use crate::domain::account::stats::{Figures, hour_of};
 use crate::domain::cue::CueStatus;
@@ -16,6 +16,7 @@ use crate::domain::schedule::catch_up::MissReason;
 use crate::domain::text::word_enum;
 use crate::error::Result;
 use crate::metrics::{BATCH, COMMIT, Counter, Histogram};
+use crate::store::db::columns::{run, stored_row, words};
 
 word_enum! {
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -33,17 +34,27 @@ pub struct CounterDeltas {
     hours: RefCell<BTreeMap<(UserKey, i64), Figures>>,
 }
 
+words!(QueueName);
+
+stored_row!(
+    hour_columns,
+    Figures { succeeded, failed, retried, missed, measured, late_sum_ms, late_max_ms, took_sum_ms }
+);
+pub(in crate::store) use hour_columns;
+
 type CueDelta = [i64; CueStatus::ALL.len()];
 
 // One row, one more page of 1 KiB in a lone delivery. An end that is taken back may belong to a deleted hour, which
 // must not become negative.
-const ADD_TO_HOUR: &str =
-    "INSERT INTO hourly_stats (user_key, hour, succeeded, failed, retried, missed, measured, late_sum_ms, late_max_ms, took_sum_ms)
-     VALUES (?1, ?2, max(?3, 0), max(?4, 0), ?5, ?6, ?7, ?8, ?9, ?10)
+const ADD_TO_HOUR: &str = concat!(
+    "INSERT INTO hourly_stats (user_key, hour, ",
+    hour_columns!(),
+    ") VALUES (?1, ?2, max(?3, 0), max(?4, 0), ?5, ?6, ?7, ?8, ?9, ?10)
      ON CONFLICT (user_key, hour)
      DO UPDATE SET succeeded = max(succeeded + ?3, 0), failed = max(failed + ?4, 0), retried = retried + ?5,
                    missed = missed + ?6, measured = measured + ?7, late_sum_ms = late_sum_ms + ?8,
-                   late_max_ms = max(late_max_ms, ?9), took_sum_ms = took_sum_ms + ?10";
+                   late_max_ms = max(late_max_ms, ?9), took_sum_ms = took_sum_ms + ?10"
+);
 
 impl CounterDeltas {
     pub fn add_queued(&self, queue: QueueName, delta: i64) {
@@ -68,60 +79,35 @@ impl CounterDeltas {
     pub fn flush(&self, file: &Connection) -> Result<()> {
         for (queue, delta) in self.queued.take() {
             if delta != 0 {
-                file.prepare_cached("UPDATE backlog SET count = count + ?2 WHERE name = ?1")?
-                    .execute(params![queue.as_str(), delta])?;
+                let sql = "UPDATE backlog SET count = count + ?2 WHERE name = ?1";
+                run(file, sql, (queue, delta))?;
             }
         }
         for (user_key, delta) in self.cues.take() {
             if delta != CueDelta::default() {
-                let [active, paused, completed, failed] = delta;
-                file.prepare_cached(
+                run(
+                    file,
                     "UPDATE users SET active_cues = active_cues + ?2, paused_cues = paused_cues + ?3,
                             completed_cues = completed_cues + ?4, failed_cues = failed_cues + ?5
                       WHERE key = ?1",
-                )?
-                .execute((user_key, active, paused, completed, failed))?;
+                    (user_key, delta),
+                )?;
             }
         }
         for ((user_key, hour), change) in self.hours.take() {
             if change != Figures::default() {
-                add_to_hour(file, user_key, hour, &change)?;
+                run(file, ADD_TO_HOUR, (user_key, hour, change))?;
             }
         }
         Ok(())
     }
 }
 
-fn add_to_hour(file: &Connection, user_key: UserKey, hour: i64, change: &Figures) -> Result<()> {
-    let Figures {
-        succeeded,
-        failed,
-        retried,
-        missed,
-        measured,
-        late_sum_ms,
-        late_max_ms,
-        took_sum_ms,
-    } = *change;
-    file.prepare_cached(ADD_TO_HOUR)?.execute((
-        user_key,
-        hour,
-        succeeded,
-        failed,
-        retried,
-        missed,
-        measured,
-        late_sum_ms,
-        late_max_ms,
-        took_sum_ms,
-    ))?;
-    Ok(())
-}
-
 /// Recounts everything, so it is not for a running server. Returns a message for each wrong counter or dangling
 /// reference.
 pub fn discrepancies(file: &Connection) -> Result<Vec<String>> {
-    let mut query = file.prepare(
+    let mut messages = texts(
+        file,
         "WITH stored (user_key, bytes) AS MATERIALIZED (
              SELECT user_key, octet_length(callback_headers) - 2 FROM cues
              UNION ALL
@@ -180,14 +166,13 @@ pub fn discrepancies(file: &Connection) -> Result<Vec<String>> {
           WHERE payload_key IS NOT NULL AND body IS NULL
          LIMIT 1000",
     )?;
-    let messages = query.query_map([], |row| row.get(0))?;
-    let mut messages = messages.collect::<rusqlite::Result<Vec<String>>>()?;
     messages.extend(wrong_policies(file)?);
     Ok(messages)
 }
 
 fn wrong_policies(file: &Connection) -> Result<Vec<String>> {
-    let mut query = file.prepare(
+    texts(
+        file,
         "SELECT 'execution ' || key || ' has ended, but has a policy left'
            FROM executions
           WHERE (status IN ('success', 'failed') AND (blocks_cue IS NOT NULL OR expires_at IS NOT NULL))
@@ -200,9 +185,11 @@ fn wrong_policies(file: &Connection) -> Result<Vec<String>> {
             AND NOT EXISTS (SELECT 1 FROM executions AS earlier
                              WHERE earlier.blocks_cue = executions.cue_key AND earlier.key <> executions.key)
          LIMIT 1000",
-    )?;
-    let messages = query.query_map([], |row| row.get(0))?;
-    Ok(messages.collect::<rusqlite::Result<_>>()?)
+    )
+}
+
+fn texts(file: &Connection, sql: &str) -> Result<Vec<String>> {
+    Ok(file.prepare(sql)?.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?)
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -216,20 +203,16 @@ pub enum WriteEvent {
 }
 
 /// The number of counters: the cases of [`WriteEvent::index`].
-const EVENT_KINDS: usize = 9;
+const EVENT_KINDS: usize = Trigger::ALL.len() + 3 + MissReason::ALL.len();
 
 impl WriteEvent {
     fn index(self) -> usize {
         match self {
-            Self::Created(Trigger::Schedule) => 0,
-            Self::Created(Trigger::ManualFire) => 1,
-            Self::Created(Trigger::Replay) => 2,
-            Self::OverQuota => 3,
-            Self::Claimed => 4,
-            Self::ClaimExpired => 5,
-            Self::Missed(MissReason::Downtime) => 6,
-            Self::Missed(MissReason::Clock) => 7,
-            Self::Missed(MissReason::Overlap) => 8,
+            Self::Created(trigger) => trigger as usize,
+            Self::OverQuota => Trigger::ALL.len(),
+            Self::Claimed => Trigger::ALL.len() + 1,
+            Self::ClaimExpired => Trigger::ALL.len() + 2,
+            Self::Missed(reason) => Trigger::ALL.len() + 3 + reason as usize,
         }
     }
 }

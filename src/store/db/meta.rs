@@ -2,12 +2,12 @@
 //! nothing.
 
 use jiff::Timestamp;
-use rusqlite::{Connection, params};
+use rusqlite::Connection;
 
 use crate::domain::account::user::RegistrationPolicy;
 use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::error::Result;
-use crate::store::db::columns::{FromRow, millis, row};
+use crate::store::db::columns::{FromRow, row};
 use crate::store::{ReadTx, WriteTx};
 
 /// `Retry-After` of claims on hold, in seconds. A promotion is rare; a shorter time would only add requests.
@@ -19,8 +19,9 @@ pub(in crate::store) fn find<T: FromRow>(read: &ReadTx<'_>, name: &str) -> Resul
 
 pub(in crate::store) fn set(tx: &WriteTx<'_>, name: &str, value: Option<i64>) -> Result<()> {
     match value {
-        Some(value) => tx
-            .run("INSERT OR REPLACE INTO meta (name, value) VALUES (?1, ?2)", params![name, value]),
+        Some(value) => {
+            tx.run("INSERT OR REPLACE INTO meta (name, value) VALUES (?1, ?2)", (name, value))
+        }
         None => tx.run("DELETE FROM meta WHERE name = ?1", [name]),
     }
 }
@@ -32,7 +33,7 @@ pub fn last_seen(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
         UNION ALL SELECT (SELECT created_at FROM users ORDER BY key DESC LIMIT 1)
         UNION ALL SELECT (SELECT created_at FROM cues ORDER BY key DESC LIMIT 1)
         UNION ALL SELECT (SELECT updated_at FROM executions ORDER BY key DESC LIMIT 1))";
-    read.one(sql, [])
+    read.one(sql, ())
 }
 
 pub fn instance(read: &ReadTx<'_>) -> Result<u32> {
@@ -43,7 +44,7 @@ pub fn instance(read: &ReadTx<'_>) -> Result<u32> {
 pub fn record_last_seen(tx: &WriteTx<'_>, now: Timestamp) -> Result<()> {
     let sql = "INSERT INTO meta (name, value) VALUES ('last_seen', ?1)
                ON CONFLICT (name) DO UPDATE SET value = max(value, excluded.value)";
-    tx.run(sql, [millis(now)])
+    tx.run(sql, [now])
 }
 
 /// `fixed` is what the flags of the server say: it counts before what is stored.
@@ -60,8 +61,8 @@ pub fn set_registration(tx: &WriteTx<'_>, registration: RegistrationPolicy) -> R
 }
 
 pub fn accept_clock(tx: &WriteTx<'_>, now: Timestamp) -> Result<()> {
-    tx.run("UPDATE meta SET value = min(value, ?1) WHERE name = 'last_seen'", [millis(now)])?;
-    set(tx, "clock_accepted_at", Some(millis(now)))
+    tx.run("UPDATE meta SET value = min(value, ?1) WHERE name = 'last_seen'", [now])?;
+    set(tx, "clock_accepted_at", Some(now.as_millisecond()))
 }
 
 pub fn clock_accepted_at(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
@@ -121,7 +122,7 @@ pub fn begin_hold(tx: &WriteTx<'_>, now: Timestamp) -> Result<bool> {
 /// Puts a file on hold since `since`, unless it is. Returns true if the hold is new.
 pub(in crate::store) fn mark_held(file: &Connection, since: Timestamp) -> rusqlite::Result<bool> {
     let mark = "INSERT INTO meta (name, value) VALUES ('held_since', ?1) ON CONFLICT DO NOTHING";
-    Ok(file.execute(mark, [millis(since)])? > 0)
+    Ok(file.execute(mark, [since.as_millisecond()])? > 0)
 }
 
 /// A session ended in the original must not be valid in the copy, which may also run beside the original.
@@ -135,15 +136,11 @@ pub(in crate::store) fn end_sessions(copy: &Connection) -> rusqlite::Result<()> 
 }
 
 pub fn promote(tx: &WriteTx<'_>) -> Result<Option<Timestamp>> {
-    let since = held_since(tx)?;
-    if since.is_some() {
-        set(tx, "held_since", None)?;
-    }
-    Ok(since)
+    tx.find("DELETE FROM meta WHERE name = 'held_since' RETURNING value", ())
 }
 
 pub fn overdue(read: &ReadTx<'_>, now: Timestamp) -> Result<OverdueCounts> {
-    read.one(OVERDUE, [millis(now)])
+    read.one(OVERDUE, [now])
 }
 
 #[cfg(test)]

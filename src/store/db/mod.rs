@@ -3,6 +3,7 @@
 mod checkpoints;
 pub mod columns;
 pub mod counters;
+pub mod functions;
 pub mod meta;
 pub mod open;
 pub(in crate::store) mod transactions;

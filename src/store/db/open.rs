@@ -13,6 +13,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 use rustix::fs::{FlockOperation, fcntl_lock};
 use thiserror::Error;
 
+use crate::store::db::functions;
 use crate::store::db::transactions::ConnectionPool;
 
 pub(in crate::store) const SCHEMA: &str = include_str!("../../../schema.sql");
@@ -74,7 +75,9 @@ pub fn check(path: &Path) -> Result<i64, OpenError> {
     }
     let version = match open_read_only(path).and_then(|file| version(path, &file)) {
         Err(OpenError::Unusable { .. }) if has_rollback_journal(path) => {
-            version_after_rollback(path)?
+            let connection =
+                open_existing(path).map_err(|error| OpenError::from_sqlite(path, error))?;
+            version(path, &connection)?
         }
         version => version?,
     };
@@ -137,11 +140,6 @@ fn has_rollback_journal(path: &Path) -> bool {
         && sibling_path(&resolved(path), "-journal").exists()
 }
 
-fn version_after_rollback(path: &Path) -> Result<i64, OpenError> {
-    let connection = open_existing(path).map_err(|error| OpenError::from_sqlite(path, error))?;
-    version(path, &connection)
-}
-
 fn open_with_version(path: &Path, name: &Path, access: OpenFlags) -> Result<Connection, OpenError> {
     let failed = |error: rusqlite::Error| OpenError::from_sqlite(path, error);
     let connection = Connection::open_with_flags(name, access | OpenFlags::SQLITE_OPEN_NO_MUTEX)
@@ -179,7 +177,7 @@ pub fn open_readers(path: &Path, count: usize) -> Result<ConnectionPool, OpenErr
         .with_init(|connection| {
             connection.busy_timeout(BUSY_TIMEOUT)?;
             connection.set_prepared_statement_cache_capacity(128);
-            Ok(())
+            functions::define(connection)
         });
     let count = u32::try_from(count).unwrap_or(u32::MAX);
     r2d2::Pool::builder()
@@ -310,6 +308,7 @@ pub(in crate::store) fn enter_wal(connection: &Connection) -> rusqlite::Result<(
 fn prepare_writer(connection: &Connection) -> rusqlite::Result<()> {
     connection.busy_timeout(BUSY_TIMEOUT)?;
     connection.set_prepared_statement_cache_capacity(256);
+    functions::define(connection)?;
     // On a new file only. A delivery changes one or two pages in each of ten indexes, and the log stores whole pages.
     connection.pragma_update(None, "page_size", PAGE_BYTES)?;
     connection.pragma_update(None, "synchronous", "FULL")?;

@@ -14,7 +14,7 @@ use std::thread::JoinHandle;
 
 use jiff::Timestamp;
 use r2d2_sqlite::SqliteConnectionManager;
-use rusqlite::{Connection, OptionalExtension, Params};
+use rusqlite::Connection;
 use tokio::sync::oneshot;
 
 use crate::domain::notification::event::{
@@ -22,10 +22,13 @@ use crate::domain::notification::event::{
 };
 use crate::domain::row_keys::UserKey;
 use crate::error::{Error, Result};
-use crate::locks::Mutex;
-use crate::panics;
-use crate::store::db::columns::{FromRow, from_row};
+use crate::store::db::columns::{self, FromRow, RowReader, ToRow, bind, insert_sql};
 use crate::store::db::counters::{CounterDeltas, EventCounts, WriteEvent};
+use crate::system::locks::Mutex;
+use crate::system::panics;
+
+/// Entries for which a page has room from the start.
+const USUAL_PAGE: usize = 50;
 
 /// A read transaction: all its statements see the same snapshot of the database.
 #[derive(Clone, Copy)]
@@ -39,28 +42,78 @@ impl<'a> ReadTx<'a> {
     pub(in crate::store) fn find<T: FromRow>(
         &self,
         sql: &str,
-        params: impl Params,
+        parameters: impl ToRow,
     ) -> Result<Option<T>> {
-        Ok(self.prepare_cached(sql)?.query_row(params, from_row).optional()?)
+        let mut statement = self.prepare_cached(sql)?;
+        bind(&mut statement, parameters)?;
+        let mut rows = statement.raw_query();
+        Ok(rows.next()?.map(|row| RowReader::new(row).get()).transpose()?)
     }
 
-    pub(in crate::store) fn one<T: FromRow>(&self, sql: &str, params: impl Params) -> Result<T> {
-        Ok(self.prepare_cached(sql)?.query_row(params, from_row)?)
+    pub(in crate::store) fn one<T: FromRow>(&self, sql: &str, parameters: impl ToRow) -> Result<T> {
+        self.find(sql, parameters)?.ok_or_else(|| rusqlite::Error::QueryReturnedNoRows.into())
     }
 
     pub(in crate::store) fn all<T: FromRow>(
         &self,
         sql: &str,
-        params: impl Params,
+        parameters: impl ToRow,
     ) -> Result<Vec<T>> {
-        Ok(self
-            .prepare_cached(sql)?
-            .query_map(params, from_row)?
-            .collect::<rusqlite::Result<_>>()?)
+        let mut found = Vec::new();
+        self.visit(sql, parameters, |columns| {
+            found.push(columns.get()?);
+            Ok(true)
+        })?;
+        Ok(found)
     }
 
-    pub(in crate::store) fn any(&self, sql: &str, params: impl Params) -> Result<bool> {
-        Ok(self.prepare_cached(sql)?.exists(params)?)
+    /// The first rows, at most `limit`, until their texts have `max_bytes`, but at least one. The statement finds one more
+    /// than `limit`: returns whether there are more.
+    pub(in crate::store) fn page<T: FromRow>(
+        &self,
+        sql: &str,
+        parameters: impl ToRow,
+        limit: u32,
+        max_bytes: usize,
+    ) -> Result<(Vec<T>, bool)> {
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        // A page grown entry by entry would be moved several times, and the usual one is full.
+        let mut page = Vec::with_capacity(limit.min(USUAL_PAGE));
+        let (mut bytes, mut has_more) = (0, false);
+        self.visit(sql, parameters, |columns| {
+            let entry = columns.get()?;
+            bytes += columns.text_bytes();
+            has_more = page.len() >= limit || (bytes > max_bytes && !page.is_empty());
+            if !has_more {
+                page.push(entry);
+            }
+            Ok(!has_more)
+        })?;
+        Ok((page, has_more))
+    }
+
+    /// Calls `visit` with each row until it returns false.
+    pub(in crate::store) fn visit(
+        &self,
+        sql: &str,
+        parameters: impl ToRow,
+        mut visit: impl FnMut(&mut RowReader<'_, '_>) -> rusqlite::Result<bool>,
+    ) -> Result<()> {
+        let mut statement = self.prepare_cached(sql)?;
+        bind(&mut statement, parameters)?;
+        let mut rows = statement.raw_query();
+        while let Some(row) = rows.next()? {
+            if !visit(&mut RowReader::new(row))? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    pub(in crate::store) fn any(&self, sql: &str, parameters: impl ToRow) -> Result<bool> {
+        let mut statement = self.prepare_cached(sql)?;
+        bind(&mut statement, parameters)?;
+        Ok(statement.raw_query().next()?.is_some())
     }
 }
 
@@ -101,13 +154,7 @@ impl<'a> WriteTx<'a> {
     /// An error of `part` rolls back its changes alone. Its counters are stored at its end, so the next part reads
     /// them.
     pub fn part<T>(&self, part: impl FnOnce(&Self) -> Result<T>) -> Result<T> {
-        let inner = Self {
-            read: self.read,
-            counters: CounterDeltas::default(),
-            effects: RefCell::default(),
-            sink: self.sink,
-            singles: self.singles.clone(),
-        };
+        let inner = Self { singles: self.singles.clone(), ..Self::new(self.read.0, self.sink) };
         execute(self, "SAVEPOINT part")?;
         let done = part(&inner).and_then(|done| inner.counters().flush(self).map(|()| done));
         if done.is_err() {
@@ -124,16 +171,27 @@ impl<'a> WriteTx<'a> {
         done
     }
 
-    pub(in crate::store) fn run(&self, sql: &str, params: impl Params) -> Result<()> {
-        self.change(sql, params).map(drop)
+    pub(in crate::store) fn run(&self, sql: &str, parameters: impl ToRow) -> Result<()> {
+        self.change(sql, parameters).map(drop)
     }
 
-    pub(in crate::store) fn change(&self, sql: &str, params: impl Params) -> Result<usize> {
-        Ok(self.prepare_cached(sql)?.execute(params)?)
+    pub(in crate::store) fn change(&self, sql: &str, parameters: impl ToRow) -> Result<usize> {
+        Ok(columns::run(self, sql, parameters)?)
     }
 
-    pub(in crate::store) fn changes(&self, sql: &str, params: impl Params) -> Result<bool> {
-        Ok(self.change(sql, params)? > 0)
+    pub(in crate::store) fn changes(&self, sql: &str, parameters: impl ToRow) -> Result<bool> {
+        Ok(self.change(sql, parameters)? > 0)
+    }
+
+    /// Returns the key of the new row. `columns`: those of `row`, with commas between them.
+    pub(in crate::store) fn insert(
+        &self,
+        table: &str,
+        columns: &str,
+        row: impl ToRow,
+    ) -> Result<i64> {
+        self.run(&insert_sql(table, columns), row)?;
+        Ok(self.last_insert_rowid())
     }
 
     pub fn counters(&self) -> &CounterDeltas {
@@ -246,34 +304,24 @@ impl WakeSet {
 }
 
 #[must_use = "a write is known to be on the disk only once its result has arrived"]
-pub struct Pending<T>(PendingState<T>);
-
-enum PendingState<T> {
-    Ready(Option<Result<T>>),
-    Waiting(oneshot::Receiver<Result<T>>),
-}
-
-// Nothing in it is pinned: `poll` moves a ready result out.
-impl<T> Unpin for Pending<T> {}
+pub struct Pending<T>(oneshot::Receiver<Result<T>>);
 
 impl<T> Pending<T> {
     pub(in crate::store) fn new(receiver: oneshot::Receiver<Result<T>>) -> Self {
-        Self(PendingState::Waiting(receiver))
+        Self(receiver)
     }
 
     pub(in crate::store) fn ready(result: Result<T>) -> Self {
-        Self(PendingState::Ready(Some(result)))
+        let (sender, receiver) = oneshot::channel();
+        // It fails only without a receiver.
+        drop(sender.send(result));
+        Self(receiver)
     }
 
     /// Not for an async task. Errors: that of the job, or [`Error::Storage`] if the commit failed or the store is
     /// closed.
     pub fn wait(self) -> Result<T> {
-        match self.0 {
-            PendingState::Ready(result) => result.unwrap_or_else(|| Err(store_closed())),
-            PendingState::Waiting(receiver) => {
-                receiver.blocking_recv().unwrap_or_else(|_| Err(store_closed()))
-            }
-        }
+        self.0.blocking_recv().unwrap_or_else(|_| Err(store_closed()))
     }
 }
 
@@ -281,14 +329,8 @@ impl<T> Future for Pending<T> {
     type Output = Result<T>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        match &mut self.0 {
-            PendingState::Ready(result) => {
-                Poll::Ready(result.take().unwrap_or_else(|| Err(store_closed())))
-            }
-            PendingState::Waiting(receiver) => Pin::new(receiver)
-                .poll(context)
-                .map(|result| result.unwrap_or_else(|_| Err(store_closed()))),
-        }
+        let result = Pin::new(&mut self.0).poll(context);
+        result.map(|result| result.unwrap_or_else(|_| Err(store_closed())))
     }
 }
 
@@ -373,12 +415,23 @@ impl Drop for ReaderThreads {
     fn drop(&mut self) {
         self.jobs = None;
         for thread in self.threads.drain(..) {
-            // A job on one of the store's own threads may be its last owner, and a thread cannot join itself.
-            if thread.thread().id() != std::thread::current().id() && thread.join().is_err() {
-                tracing::error!("reader thread panicked");
-            }
+            join(thread);
         }
     }
+}
+
+/// Waits for a thread of the store and returns its result. A job on it may be the last owner of the store, and a thread
+/// cannot join itself.
+pub(in crate::store::db) fn join<T>(thread: JoinHandle<T>) -> Option<T> {
+    if thread.thread().id() == std::thread::current().id() {
+        return None;
+    }
+    let name = thread.thread().name().unwrap_or_default().to_owned();
+    let joined = thread.join();
+    if joined.is_err() {
+        tracing::error!("{name} thread panicked");
+    }
+    joined.ok()
 }
 
 fn run(pool: &ConnectionPool, waiting: &Mutex<Receiver<ReadJob>>) {
@@ -404,11 +457,7 @@ struct Snapshot<'a>(&'a Connection);
 impl<'a> Snapshot<'a> {
     #[inline(never)]
     fn begin(connection: &'a Connection) -> Result<Self> {
-        // An earlier rollback may have failed. The transaction it left open would make every later BEGIN fail.
-        if !connection.is_autocommit() {
-            execute(connection, "ROLLBACK")?;
-        }
-        execute(connection, "BEGIN DEFERRED")?;
+        begin(connection, "BEGIN DEFERRED")?;
         Ok(Self(connection))
     }
 }
@@ -421,9 +470,16 @@ impl Drop for Snapshot<'_> {
     }
 }
 
+/// An earlier rollback may have failed. The transaction it left open would make every later BEGIN fail.
+pub(in crate::store::db) fn begin(connection: &Connection, sql: &str) -> Result<()> {
+    if !connection.is_autocommit() {
+        execute(connection, "ROLLBACK")?;
+    }
+    execute(connection, sql)
+}
+
 pub(in crate::store) fn execute(connection: &Connection, sql: &str) -> Result<()> {
-    connection.prepare_cached(sql)?.execute([])?;
-    Ok(())
+    Ok(columns::run(connection, sql, ()).map(drop)?)
 }
 
 #[cfg(test)]

@@ -16,13 +16,13 @@ use crate::domain::notification::event::EventSink;
 use crate::domain::row_keys::UserKey;
 use crate::error::{Error, Result};
 use crate::metrics::Stopwatch;
-use crate::panics;
 use crate::store::db::checkpoints::Checkpoints;
 use crate::store::db::counters::WriteStats;
 use crate::store::db::open;
 use crate::store::db::transactions::{
-    CommitHook, CorruptionFlag, Effects, Pending, WakeSet, WriteTx, execute,
+    CommitHook, CorruptionFlag, Effects, Pending, WakeSet, WriteTx, begin, execute, join,
 };
+use crate::system::panics;
 
 /// Jobs in one commit. A smaller batch pays for more commits under load. Other values were not measured.
 const MAX_BATCH_JOBS: usize = 512;
@@ -55,20 +55,20 @@ pub trait WriteFn<T>: FnOnce(&WriteTx<'_>) -> Result<T> + Send + 'static {}
 impl<T, F: FnOnce(&WriteTx<'_>) -> Result<T> + Send + 'static> WriteFn<T> for F {}
 
 /// The writer thread. Dropped, it ends after its queued jobs, and the write-ahead log is moved into the file.
-pub struct Writer {
+pub(in crate::store) struct Writer {
     jobs: Option<Sender<QueuedJob>>,
-    thread: Option<JoinHandle<Connection>>,
-    state: Arc<WriterState>,
+    pub thread: Option<JoinHandle<Connection>>,
+    pub state: Arc<WriterState>,
 }
 
 #[derive(Default)]
-struct WriterState {
+pub(in crate::store) struct WriterState {
     /// A commit has failed, and none that changes something has succeeded since.
-    is_failing: AtomicBool,
+    pub is_failing: AtomicBool,
     corruption: CorruptionFlag,
-    write_stats: WriteStats,
-    /// Commits so far, also those that failed or changed nothing.
-    commits: AtomicU64,
+    pub write_stats: WriteStats,
+    /// Commits so far, also those that failed or changed nothing. It grows before a caller has its result.
+    pub commits: AtomicU64,
 }
 
 impl Writer {
@@ -80,29 +80,13 @@ impl Writer {
     ) -> std::io::Result<Self> {
         let (jobs, submitted) = channel();
         let state = Arc::new(WriterState { corruption, ..WriterState::default() });
-        let shared = Arc::clone(&state);
         let checkpoints = Checkpoints::new(path);
-        let thread = std::thread::Builder::new().name("writer".to_owned()).spawn(move || {
-            run(connection, checkpoints, WriteQueue::new(submitted), &listeners, &shared)
-        })?;
+        let (queue, shared) = (WriteQueue::new(submitted), Arc::clone(&state));
+        let writer = WriterThread { connection, queue, listeners, state: shared };
+        let thread = std::thread::Builder::new()
+            .name("writer".to_owned())
+            .spawn(move || writer.run(checkpoints))?;
         Ok(Self { jobs: Some(jobs), thread: Some(thread), state })
-    }
-
-    pub fn is_alive(&self) -> bool {
-        self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
-    }
-
-    pub fn is_writable(&self) -> bool {
-        !self.state.is_failing.load(Ordering::Relaxed)
-    }
-
-    /// While it stays the same, rows are unchanged, except by other processes: it grows before a caller has its result.
-    pub fn commits(&self) -> u64 {
-        self.state.commits.load(Ordering::Acquire)
-    }
-
-    pub fn write_stats(&self) -> &WriteStats {
-        &self.state.write_stats
     }
 
     /// The job runs even if the caller drops the [`Pending`].
@@ -122,58 +106,158 @@ impl Writer {
 impl Drop for Writer {
     fn drop(&mut self) {
         self.jobs = None;
-        // A write may be the last owner of the store, and a thread cannot join itself.
-        let joins =
-            |thread: &JoinHandle<Connection>| thread.thread().id() != std::thread::current().id();
-        match self.thread.take().filter(joins).map(JoinHandle::join) {
-            Some(Ok(connection)) => open::checkpoint(connection),
-            Some(Err(_)) => tracing::error!("writer thread panicked"),
-            None => {}
+        if let Some(connection) = self.thread.take().and_then(join) {
+            open::checkpoint(connection);
         }
     }
 }
 
-fn run(
+struct WriterThread {
     connection: Connection,
-    mut checkpoints: Checkpoints,
-    mut queue: WriteQueue,
-    listeners: &CommitListeners,
-    state: &WriterState,
-) -> Connection {
-    let sink = listeners.events.as_deref();
-    Checkpoints::observe(&connection);
-    let (mut last_batch, mut sync) = (0, Duration::ZERO);
-    while queue.wait() {
-        queue.gather(last_batch, sync);
-        let mut batch = Vec::new();
-        let mut committed = timed_commit(&connection, sink, &mut queue, &mut batch, state);
-        match &mut committed {
-            Ok(done) => {
-                if done.effects.checkpoint {
-                    checkpoints.run(&connection);
+    queue: WriteQueue,
+    listeners: CommitListeners,
+    state: Arc<WriterState>,
+}
+
+impl WriterThread {
+    fn run(mut self, mut checkpoints: Checkpoints) -> Connection {
+        Checkpoints::observe(&self.connection);
+        let (mut last_batch, mut sync) = (0, Duration::ZERO);
+        while self.queue.wait() {
+            self.queue.gather(last_batch, sync);
+            let mut batch = Vec::new();
+            let mut committed = self.timed_commit(&mut batch);
+            match &mut committed {
+                Ok(done) => {
+                    if done.effects.checkpoint {
+                        checkpoints.run(&self.connection);
+                    }
+                    run_hooks(std::mem::take(&mut done.effects.on_commit));
+                    let emitted = std::mem::take(&mut done.effects.emitted);
+                    // Before the results: who has the result of a write finds its events handed out.
+                    if let Some(sink) = self.sink().filter(|_| !emitted.is_empty()) {
+                        sink.publish(emitted);
+                    }
                 }
-                run_hooks(std::mem::take(&mut done.effects.on_commit));
-                let emitted = std::mem::take(&mut done.effects.emitted);
-                // Before the results: who has the result of a write finds its events handed out.
-                if let Some(sink) = sink.filter(|_| !emitted.is_empty()) {
-                    sink.publish(emitted);
+                Err(Error::Storage(_)) => {}
+                Err(fault) => tracing::error!(error = %fault, count = batch.len(), "commit failed"),
+            }
+            last_batch = batch.len();
+            for job in batch {
+                job.finish(committed.as_ref().err());
+            }
+            if let Ok(done) = committed {
+                // A single sync may take much longer than the others.
+                sync = (3 * sync + done.sync) / 4;
+                (self.listeners.wake)(done.effects.wake);
+            }
+            checkpoints.after_commit(&self.connection);
+        }
+        self.connection
+    }
+
+    fn sink(&self) -> Option<&dyn EventSink> {
+        self.listeners.events.as_deref()
+    }
+
+    /// Records the metrics before any result is sent: they include the write of the caller that reads them.
+    fn timed_commit(&mut self, batch: &mut Vec<Job>) -> Result<CommitSummary> {
+        let stopwatch = Stopwatch::start();
+        let committed = self.commit(batch);
+        let state = &self.state;
+        state.commits.fetch_add(1, Ordering::Release);
+        match &committed {
+            // A commit without changes writes nothing and succeeds even on a full disk, so it does not count.
+            Ok(done) if done.changed => {
+                state.write_stats.record_commit(batch.len(), stopwatch.elapsed());
+                state.write_stats.add(&done.effects.events);
+                if state.is_failing.swap(false, Ordering::Relaxed) {
+                    tracing::info!("the database can be written again");
                 }
             }
-            Err(Error::Storage(_)) => {}
-            Err(fault) => tracing::error!(error = %fault, count = batch.len(), "commit failed"),
+            Ok(_) => {}
+            Err(_) => state.write_stats.failed_commits.add(1),
         }
-        last_batch = batch.len();
-        for job in batch {
-            job.finish(committed.as_ref().err());
+        let errors = || batch.iter().filter_map(|job| job.error());
+        let is_storage = |error: &&Error| matches!(error, Error::Storage(_));
+        // Logged once: a full disk refuses every write.
+        if let Some(error) = committed.as_ref().err().or_else(|| errors().find(is_storage))
+            && !state.is_failing.swap(true, Ordering::Relaxed)
+        {
+            tracing::error!(%error, "the database cannot be written: writes are refused until it can");
         }
-        if let Ok(done) = committed {
-            // A single sync may take much longer than the others.
-            sync = (3 * sync + done.sync) / 4;
-            (listeners.wake)(done.effects.wake);
-        }
-        checkpoints.after_commit(&connection);
+        errors().chain(committed.as_ref().err()).for_each(|error| state.corruption.record(error));
+        committed
     }
-    connection
+
+    fn commit(&mut self, batch: &mut Vec<Job>) -> Result<CommitSummary> {
+        if let Err(error) = begin(&self.connection, "BEGIN IMMEDIATE") {
+            // The jobs of the batch fail without being run: their callers must not wait until the disk works again.
+            let mut progress = self.queue.begin_batch();
+            batch.extend(std::iter::from_fn(|| self.queue.next(&mut progress)));
+            return Err(error);
+        }
+        let done = self.run_batch(batch).and_then(|mut done| {
+            if !self.connection.is_autocommit() {
+                let stopwatch = Stopwatch::start();
+                execute(&self.connection, "COMMIT")?;
+                done.sync = stopwatch.elapsed();
+            }
+            Ok(done)
+        });
+        if done.is_err() && !self.connection.is_autocommit() {
+            execute(&self.connection, "ROLLBACK")?;
+        }
+        done
+    }
+
+    fn run_batch(&mut self, batch: &mut Vec<Job>) -> Result<CommitSummary> {
+        let mut done = CommitSummary::default();
+        let mut progress = self.queue.begin_batch();
+        // A savepoint copies every page that the job changes first. A single job does without.
+        let is_single = self.queue.is_single();
+        while let Some(job) = self.queue.next(&mut progress) {
+            batch.push(job);
+            if let Some(job) = batch.last_mut() {
+                self.run_job(&mut **job, is_single, &mut done)?;
+            }
+            if is_single {
+                break;
+            }
+        }
+        Ok(done)
+    }
+
+    /// Runs a job of a batch and adds its effects to `done`. If it fails, only its own changes are rolled back.
+    fn run_job(
+        &self,
+        job: &mut dyn WriteJob,
+        is_single: bool,
+        done: &mut CommitSummary,
+    ) -> Result<()> {
+        let connection = &self.connection;
+        let tx = WriteTx::new(connection, self.sink());
+        let changes = connection.total_changes();
+        if !is_single {
+            execute(connection, "SAVEPOINT job")?;
+        }
+        let has_succeeded = job.run(&tx);
+        // After some errors, such as a full disk, SQLite itself rolls the whole transaction back: the batch is lost.
+        if connection.is_autocommit() {
+            return Err(Error::storage("a disk error rolled the transaction back"));
+        }
+        if has_succeeded {
+            tx.counters().flush(&tx)?;
+            done.effects.append(tx.effects.take());
+            done.changed |= connection.total_changes() > changes;
+        } else {
+            execute(connection, if is_single { "ROLLBACK" } else { "ROLLBACK TO job" })?;
+        }
+        if !is_single {
+            execute(connection, "RELEASE job")?;
+        }
+        Ok(())
+    }
 }
 
 /// Runs the actions of the committed writes. A panic in one of them ends neither the others nor the writer.
@@ -188,134 +272,12 @@ fn run_hooks(hooks: Vec<CommitHook>) {
     }
 }
 
-/// Records the metrics before any result is sent: they include the write of the caller that reads them.
-fn timed_commit(
-    connection: &Connection,
-    sink: Option<&dyn EventSink>,
-    queue: &mut WriteQueue,
-    batch: &mut Vec<Box<dyn WriteJob>>,
-    state: &WriterState,
-) -> Result<CommitSummary> {
-    let stopwatch = Stopwatch::start();
-    let committed = commit(connection, sink, queue, batch);
-    state.commits.fetch_add(1, Ordering::Release);
-    match &committed {
-        // A commit without changes writes nothing and succeeds even on a full disk, so it does not count.
-        Ok(done) if done.changed => {
-            state.write_stats.record_commit(batch.len(), stopwatch.elapsed());
-            state.write_stats.add(&done.effects.events);
-            if state.is_failing.swap(false, Ordering::Relaxed) {
-                tracing::info!("the database can be written again");
-            }
-        }
-        Ok(_) => {}
-        Err(_) => state.write_stats.failed_commits.add(1),
-    }
-    let errors = || batch.iter().filter_map(|job| job.error());
-    let is_storage = |error: &&Error| matches!(error, Error::Storage(_));
-    // Logged once: a full disk refuses every write.
-    if let Some(error) = committed.as_ref().err().or_else(|| errors().find(is_storage))
-        && !state.is_failing.swap(true, Ordering::Relaxed)
-    {
-        tracing::error!(%error, "the database cannot be written: writes are refused until it can");
-    }
-    errors().chain(committed.as_ref().err()).for_each(|error| state.corruption.record(error));
-    committed
-}
-
 #[derive(Default)]
 struct CommitSummary {
     effects: Effects,
     changed: bool,
     /// The duration of the commit itself: almost only that of a sync of the log.
     sync: Duration,
-}
-
-fn commit(
-    connection: &Connection,
-    sink: Option<&dyn EventSink>,
-    queue: &mut WriteQueue,
-    batch: &mut Vec<Box<dyn WriteJob>>,
-) -> Result<CommitSummary> {
-    if let Err(error) = begin(connection) {
-        // The jobs of the batch fail without being run: their callers must not wait until the disk works again.
-        let mut progress = queue.begin_batch();
-        batch.extend(std::iter::from_fn(|| queue.next(&mut progress)));
-        return Err(error);
-    }
-    let done = run_batch(connection, sink, queue, batch).and_then(|mut done| {
-        if !connection.is_autocommit() {
-            let stopwatch = Stopwatch::start();
-            execute(connection, "COMMIT")?;
-            done.sync = stopwatch.elapsed();
-        }
-        Ok(done)
-    });
-    if done.is_err() && !connection.is_autocommit() {
-        execute(connection, "ROLLBACK")?;
-    }
-    done
-}
-
-fn begin(connection: &Connection) -> Result<()> {
-    // An earlier rollback may have failed. The transaction it left open would make every later BEGIN fail.
-    if !connection.is_autocommit() {
-        execute(connection, "ROLLBACK")?;
-    }
-    execute(connection, "BEGIN IMMEDIATE")
-}
-
-fn run_batch(
-    connection: &Connection,
-    sink: Option<&dyn EventSink>,
-    queue: &mut WriteQueue,
-    batch: &mut Vec<Box<dyn WriteJob>>,
-) -> Result<CommitSummary> {
-    let mut done = CommitSummary::default();
-    let mut progress = queue.begin_batch();
-    // A savepoint copies every page that the job changes first. A single job does without.
-    let is_single = queue.is_single();
-    while let Some(job) = queue.next(&mut progress) {
-        batch.push(job);
-        if let Some(job) = batch.last_mut() {
-            run_job(connection, sink, &mut **job, is_single, &mut done)?;
-        }
-        if is_single {
-            break;
-        }
-    }
-    Ok(done)
-}
-
-/// Runs a job of a batch and adds its effects to `done`. If it fails, only its own changes are rolled back.
-fn run_job(
-    connection: &Connection,
-    sink: Option<&dyn EventSink>,
-    job: &mut dyn WriteJob,
-    is_single: bool,
-    done: &mut CommitSummary,
-) -> Result<()> {
-    let tx = WriteTx::new(connection, sink);
-    let changes = connection.total_changes();
-    if !is_single {
-        execute(connection, "SAVEPOINT job")?;
-    }
-    let has_succeeded = job.run(&tx);
-    // After some errors, such as a full disk, SQLite itself rolls the whole transaction back: the batch is lost.
-    if connection.is_autocommit() {
-        return Err(Error::storage("a disk error rolled the transaction back"));
-    }
-    if has_succeeded {
-        tx.counters().flush(&tx)?;
-        done.effects.append(tx.effects.take());
-        done.changed |= connection.total_changes() > changes;
-    } else {
-        execute(connection, if is_single { "ROLLBACK" } else { "ROLLBACK TO job" })?;
-    }
-    if !is_single {
-        execute(connection, "RELEASE job")?;
-    }
-    Ok(())
 }
 
 trait WriteJob: Send {

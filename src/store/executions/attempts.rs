@@ -2,35 +2,34 @@
 //! attempt is in the row of its execution, so that one that succeeds at once writes none here.
 
 use jiff::{SignedDuration, Timestamp};
-use rusqlite::params;
 
-use crate::domain::execution::ExecutionStatus;
 use crate::domain::execution::attempt::{AttemptEnd, FailureCause, MAX_KEPT};
 use crate::domain::ids::ExecutionId;
 use crate::domain::json::JsonText;
 use crate::domain::row_keys::{ExecutionKey, UserKey};
 use crate::domain::time::saturating_add;
 use crate::error::Result;
-use crate::store::db::columns::{FromRow, RowReader};
+use crate::store::db::columns::row;
 use crate::store::{ReadTx, WriteTx};
 
+row! {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Attempt {
     /// Its number, from 1. An attempt that was cut off has the number of the one that repeated it.
     pub number: u32,
     pub started_at: Option<Timestamp>,
-    /// `None` while it runs, after it was cut off, and in attempts of earlier versions.
-    pub duration: Option<SignedDuration>,
     /// `None` while it runs.
     pub end: Option<AttemptEnd>,
+    pub worker_id: Option<String>,
+    pub next_retry: Option<Timestamp>,
+    /// `None` while it runs, after it was cut off, and in attempts of earlier versions.
+    pub duration: Option<SignedDuration>,
     pub cause: Option<FailureCause>,
     pub http_status: Option<u16>,
     pub error_message: Option<String>,
     pub response_headers: Option<JsonText>,
     pub response_body: Option<String>,
-    pub next_retry: Option<Timestamp>,
-    pub worker_id: Option<String>,
-}
+} }
 
 impl Attempt {
     pub fn ended_at(&self) -> Option<Timestamp> {
@@ -56,18 +55,19 @@ const KEEP_CUT: &str =
 
 // While an attempt runs, the row has the results of the one before.
 const FIND_LATEST: &str =
-    "SELECT e.key, e.attempts, e.status, e.transport = 'worker', e.last_attempt_at, e.claimed_by_worker,
-            iif(e.status = 'delivering', NULL, e.duration_ms), iif(e.status = 'delivering', NULL, e.cause),
-            iif(e.status = 'delivering', NULL, e.http_status), iif(e.status = 'delivering', NULL, e.error_message),
-            iif(e.status = 'delivering', NULL, e.response_headers),
-            iif(e.status = 'delivering', NULL, e.response_body),
-            iif(e.status = 'retrying' OR e.status = 'pending' AND e.transport <> 'worker', e.due_at, NULL)
+    "SELECT e.key, e.attempts, e.last_attempt_at,
+            CASE WHEN e.status = 'pending' AND e.transport = 'worker' THEN 'claim_lost'
+                 WHEN e.status = 'pending' THEN 'retrying' WHEN e.status <> 'delivering' THEN e.status END,
+            e.claimed_by_worker,
+            iif(e.status = 'retrying' OR e.status = 'pending' AND e.transport <> 'worker', e.due_at, NULL),
+            r.duration_ms, r.cause, r.http_status, r.error_message, r.response_headers, r.response_body
        FROM executions e JOIN cues c ON c.key = e.cue_key
+            LEFT JOIN executions r ON r.key = e.key AND e.status <> 'delivering'
       WHERE e.id = ?2 AND e.user_key = ?1";
 
-const LIST: &str =
-    "SELECT attempt, is_counted, started_at, worker_id, duration_ms, cause, http_status, error_message,
-        response_headers, response_body, next_retry
+const LIST: &str = "SELECT attempt, started_at,
+        CASE WHEN NOT is_counted THEN 'cut' WHEN worker_id IS NULL THEN 'retrying' ELSE 'claim_lost' END,
+        worker_id, next_retry, duration_ms, cause, http_status, error_message, response_headers, response_body
    FROM attempts WHERE execution_key = ?1 ORDER BY attempt, is_counted";
 
 /// The row of the execution has the result of attempt `number`; `worker_id` has lost its claim, if given.
@@ -77,87 +77,28 @@ pub fn keep_latest(
     number: u32,
     worker_id: Option<&str>,
 ) -> Result<()> {
-    tx.run(KEEP_LATEST, params![key, worker_id])?;
+    tx.run(KEEP_LATEST, (key, worker_id))?;
     if let Some(superseded) = number.checked_sub(MAX_KEPT).filter(|superseded| *superseded > 0) {
-        tx.run(DELETE_OLDEST, params![key, superseded])?;
+        tx.run(DELETE_OLDEST, (key, superseded))?;
     }
     Ok(())
 }
 
 pub fn keep_cut(tx: &WriteTx<'_>) -> Result<()> {
-    tx.run(KEEP_CUT, [])
+    tx.run(KEEP_CUT, ())
 }
 
 pub fn list(read: &ReadTx<'_>, user_key: UserKey, id: ExecutionId) -> Result<Option<Vec<Attempt>>> {
-    let latest: Option<(ExecutionKey, LatestAttempt)> =
-        read.find(FIND_LATEST, params![user_key, id.bytes()])?;
-    let Some((key, LatestAttempt(latest))) = latest else { return Ok(None) };
-    let kept: Vec<EarlierAttempt> = read.all(LIST, [key])?;
-    let mut attempts: Vec<Attempt> =
-        kept.into_iter().map(|EarlierAttempt(attempt)| attempt).collect();
+    let found = read.find(FIND_LATEST, (user_key, id))?;
+    let Some((key, latest)): Option<(ExecutionKey, Attempt)> = found else { return Ok(None) };
+    let mut attempts: Vec<Attempt> = read.all(LIST, [key])?;
     // A cut attempt has a later number, and comes after it.
-    let is_kept = |latest: &Attempt| {
-        attempts.iter().any(|it| it.number >= latest.number && it.end != Some(AttemptEnd::Cut))
-    };
-    let latest = latest.filter(|latest| !is_kept(latest));
-    attempts.extend(latest);
+    let is_kept =
+        attempts.iter().any(|it| it.number >= latest.number && it.end != Some(AttemptEnd::Cut));
+    if latest.number > 0 && !is_kept {
+        attempts.push(latest);
+    }
     Ok(Some(attempts))
-}
-
-struct EarlierAttempt(Attempt);
-
-impl FromRow for EarlierAttempt {
-    fn read(columns: &mut RowReader<'_, '_>) -> rusqlite::Result<Self> {
-        let (number, is_counted, started_at): (u32, bool, _) = columns.get()?;
-        let worker_id = columns.get()?;
-        let end = match &worker_id {
-            _ if !is_counted => AttemptEnd::Cut,
-            Some(_) => AttemptEnd::ClaimLost,
-            None => AttemptEnd::Retrying,
-        };
-        read_results(columns, number, started_at, worker_id, Some(end)).map(Self)
-    }
-}
-
-struct LatestAttempt(Option<Attempt>);
-
-impl FromRow for LatestAttempt {
-    fn read(columns: &mut RowReader<'_, '_>) -> rusqlite::Result<Self> {
-        let (number, status, is_worker, started_at, worker_id) = columns.get()?;
-        if number == 0 {
-            return Ok(Self(None));
-        }
-        let end = match status {
-            ExecutionStatus::Delivering => None,
-            ExecutionStatus::Success => Some(AttemptEnd::Success),
-            ExecutionStatus::Failed => Some(AttemptEnd::Failed),
-            ExecutionStatus::Pending if is_worker => Some(AttemptEnd::ClaimLost),
-            ExecutionStatus::Pending | ExecutionStatus::Retrying => Some(AttemptEnd::Retrying),
-        };
-        read_results(columns, number, started_at, worker_id, end).map(|latest| Self(Some(latest)))
-    }
-}
-
-fn read_results(
-    columns: &mut RowReader<'_, '_>,
-    number: u32,
-    started_at: Option<Timestamp>,
-    worker_id: Option<String>,
-    end: Option<AttemptEnd>,
-) -> rusqlite::Result<Attempt> {
-    Ok(Attempt {
-        number,
-        started_at,
-        duration: columns.get()?,
-        end,
-        cause: columns.get()?,
-        http_status: columns.get()?,
-        error_message: columns.get()?,
-        response_headers: columns.get()?,
-        response_body: columns.get()?,
-        next_retry: columns.get()?,
-        worker_id,
-    })
 }
 
 #[cfg(test)]
@@ -167,5 +108,6 @@ crate::store::test_support::plan_test! { attempts_are_found_by_their_keys_and_ne
     KEEP_CUT => "SCAN executions USING INDEX executions_in_flight",
     FIND_LATEST => "SEARCH e USING INDEX sqlite_autoindex_executions_1 (id=?)",
     FIND_LATEST => "SEARCH c USING INTEGER PRIMARY KEY (rowid=?)",
+    FIND_LATEST => "SEARCH r USING INTEGER PRIMARY KEY (rowid=?) LEFT-JOIN",
     LIST => "SEARCH attempts USING PRIMARY KEY (execution_key=?)",
 }

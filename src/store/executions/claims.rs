@@ -2,7 +2,6 @@
 //! `updated_at` is the time since which it is claimable.
 
 use jiff::Timestamp;
-use rusqlite::params;
 
 use crate::domain::execution::attempt::FailureCause;
 use crate::domain::execution::worker::NOT_CLAIMED;
@@ -10,7 +9,7 @@ use crate::domain::execution::{Execution, ExecutionStatus};
 use crate::domain::ids::ExecutionId;
 use crate::domain::row_keys::{CueKey, ExecutionKey, UserKey};
 use crate::error::Result;
-use crate::store::db::columns::{RowReader, from_row, millis, row, row_count};
+use crate::store::db::columns::row;
 use crate::store::db::counters::{QueueName, WriteEvent};
 use crate::store::db::meta;
 use crate::store::executions::{NEVER, attempts, columns};
@@ -50,59 +49,46 @@ pub fn list(
     if meta::is_held(read)? {
         return Ok(ClaimableList::default());
     }
-    let mut statement = read.prepare_cached(list_sql(filter))?;
-    let mut rows =
-        statement.query(params![user_key, limit.saturating_add(1), filter.agent, filter.task])?;
-    let (mut executions, mut bytes) = (Vec::new(), 0);
-    while let Some(row) = rows.next()? {
-        bytes += RowReader::new(row).maybe_text()?.map_or(0, str::len);
-        let is_full = executions.len() as u64 >= u64::from(limit) || bytes > MAX_LIST_BYTES;
-        if is_full && !executions.is_empty() {
-            return Ok(ClaimableList { executions, has_more: true });
-        }
-        executions.push(from_row(row)?);
-    }
-    Ok(ClaimableList { executions, has_more: false })
+    let sql = if filter.task.is_some() { LIST_OF_TASK } else { LIST };
+    let parameters = (user_key, limit.saturating_add(1), &filter.agent, &filter.task);
+    let (executions, has_more) = read.page(sql, parameters, limit, MAX_LIST_BYTES)?;
+    Ok(ClaimableList { executions, has_more })
 }
 
-/// One statement for each index: with a parameter that may be null SQLite would scan all claimable executions.
-fn list_sql(filter: &ClaimFilter) -> &'static str {
-    macro_rules! sql {
-        ($task:literal) => {
-            concat!(
-                "SELECT ",
-                claimable_columns!(),
-                " FROM executions e
-                   JOIN cues c ON c.key = e.cue_key
-                   LEFT JOIN payloads p ON p.key = e.payload_key
-                  WHERE e.queue_name = 'claim' AND e.user_key = ?1 AND (?3 IS NULL OR e.agent = ?3) AND ",
-                $task,
-                " ORDER BY e.is_catch_up, e.key LIMIT ?2 + 0"
-            )
-        };
-    }
-    if filter.task.is_some() { sql!("e.task = ?4") } else { sql!("?4 IS NULL") }
+/// The claimable executions, in their order. One statement for each index: with a parameter that may be null SQLite
+/// would scan all. Joins the cue: executions of a deleted one must not be claimed.
+macro_rules! claimable {
+    ($columns:expr, $filter:literal) => {
+        concat!(
+            "SELECT ",
+            $columns,
+            " FROM executions e JOIN cues c ON c.key = e.cue_key LEFT JOIN payloads p ON p.key = e.payload_key
+              WHERE e.queue_name = 'claim' AND e.user_key = ?1 AND ",
+            $filter,
+            " ORDER BY e.is_catch_up, e.key LIMIT ?2 + 0"
+        )
+    };
 }
 
-// Joins the cue, as the list does: executions of a deleted cue must not be claimed.
-const NEXT: &str = "SELECT e.id FROM executions e JOIN cues c ON c.key = e.cue_key
-  WHERE e.queue_name = 'claim' AND e.user_key = ?1 AND ?2 IS NULL ORDER BY e.is_catch_up, e.key LIMIT 1";
-const NEXT_OF_TASK: &str = "SELECT e.id FROM executions e JOIN cues c ON c.key = e.cue_key
-  WHERE e.queue_name = 'claim' AND e.user_key = ?1 AND e.task = ?2 ORDER BY e.is_catch_up, e.key LIMIT 1";
+const LIST: &str = claimable!(claimable_columns!(), "(?3 IS NULL OR e.agent = ?3) AND ?4 IS NULL");
+const LIST_OF_TASK: &str =
+    claimable!(claimable_columns!(), "(?3 IS NULL OR e.agent = ?3) AND e.task = ?4");
+const NEXT: &str = claimable!("e.id", "?3 IS NULL");
+const NEXT_OF_TASK: &str = claimable!("e.id", "e.task = ?3");
 
 pub fn find_next(
     read: &ReadTx<'_>,
     user_key: UserKey,
     task: Option<&str>,
 ) -> Result<Option<ExecutionId>> {
-    read.find(if task.is_some() { NEXT_OF_TASK } else { NEXT }, params![user_key, task])
+    read.find(if task.is_some() { NEXT_OF_TASK } else { NEXT }, (user_key, 1_i64, task))
 }
 
 pub fn payload_size(read: &ReadTx<'_>, user_key: UserKey, id: ExecutionId) -> Result<usize> {
     let sql =
         "SELECT octet_length(p.body) FROM executions e JOIN payloads p ON p.key = e.payload_key
                 WHERE e.id = ?2 AND e.user_key = ?1";
-    Ok(read.find(sql, params![user_key, id.bytes()])?.unwrap_or(0))
+    Ok(read.find(sql, (user_key, id))?.unwrap_or(0))
 }
 
 const CLAIM: &str = "
@@ -119,8 +105,7 @@ pub fn claim(
     lease_expires_at: Timestamp,
     now: Timestamp,
 ) -> Result<bool> {
-    let is_claimed =
-        tx.changes(CLAIM, params![key, worker_id, millis(now), millis(lease_expires_at)])?;
+    let is_claimed = tx.changes(CLAIM, (key, worker_id, now, lease_expires_at))?;
     tx.counters().add_queued(QueueName::Claim, -i64::from(is_claimed));
     tx.count(WriteEvent::Claimed, u64::from(is_claimed));
     Ok(is_claimed)
@@ -134,7 +119,7 @@ pub fn renew(
 ) -> Result<bool> {
     let sql = "UPDATE executions SET lease_expires_at = ?2, updated_at = ?3
                 WHERE key = ?1 AND status = 'delivering' AND lease_expires_at IS NOT NULL";
-    tx.changes(sql, params![key, millis(lease_expires_at), millis(now)])
+    tx.changes(sql, (key, lease_expires_at, now))
 }
 
 row! {
@@ -160,14 +145,14 @@ const ENDED: &str = concat!(
 
 /// The caller releases each or moves its end forward: otherwise workers that overrun would be read again and again.
 pub fn list_ended(read: &ReadTx<'_>, now: Timestamp, limit: usize) -> Result<Vec<EndedLease>> {
-    read.all(ENDED, [millis(now), row_count(limit)])
+    read.all(ENDED, (now, limit))
 }
 
 const NEXT_END: &str = "SELECT lease_expires_at FROM executions
     WHERE lease_expires_at IS NOT NULL ORDER BY lease_expires_at LIMIT 1";
 
 pub fn next_end(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
-    read.find(NEXT_END, [])
+    read.find(NEXT_END, ())
 }
 
 const SET_END: &str = "UPDATE executions SET lease_expires_at = ?2 WHERE key = ?1";
@@ -178,7 +163,7 @@ pub fn set_end(
     key: ExecutionKey,
     lease_expires_at: Option<Timestamp>,
 ) -> Result<()> {
-    tx.run(SET_END, params![key, lease_expires_at.map(millis)])
+    tx.run(SET_END, (key, lease_expires_at))
 }
 
 /// `status` is `pending`, which makes it claimable again, or `failed`. Returns `false` if no worker holds it.
@@ -202,16 +187,7 @@ pub fn release(
                                                                           WHERE cues.key = cue_key), expires_at)
           WHERE key = ?1 AND status = 'delivering' AND lease_expires_at IS NOT NULL",
     );
-    if !tx.changes(
-        sql,
-        params![
-            execution.key,
-            status.as_str(),
-            reason,
-            millis(now),
-            cause.map(FailureCause::as_str)
-        ],
-    )? {
+    if !tx.changes(sql, (execution.key, status, reason, now, cause))? {
         return Ok(false);
     }
     let worker_id = execution.claimed_by_worker.as_deref().unwrap_or_default();
@@ -281,7 +257,7 @@ pub struct UnclaimedExecution {
 } }
 
 pub fn next_check(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
-    let first: Option<Option<Timestamp>> = read.find(NEXT_CHECK, [])?;
+    let first: Option<Option<Timestamp>> = read.find(NEXT_CHECK, ())?;
     Ok(first.map(|due_at| due_at.unwrap_or(Timestamp::MIN)).filter(|due_at| *due_at < NEVER))
 }
 
@@ -294,22 +270,21 @@ pub fn list_due(
     now: Timestamp,
     limit: usize,
 ) -> Result<Vec<UnclaimedExecution>> {
-    let mut statement = read.prepare_cached(DUE)?;
-    let mut rows = statement.query(params![row_count(limit), millis(now)])?;
     let mut due = Vec::new();
-    while let Some(row) = rows.next()? {
-        let (due_at, execution): (Option<Timestamp>, UnclaimedExecution) = from_row(row)?;
-        if due_at.is_some_and(|due_at| due_at > now) {
-            break;
+    read.visit(DUE, (limit, now), |columns| {
+        let due_at: Option<Timestamp> = columns.get()?;
+        let is_due = due_at.is_none_or(|due_at| due_at <= now);
+        if is_due {
+            due.push(columns.get()?);
         }
-        due.push(execution);
-    }
+        Ok(is_due)
+    })?;
     Ok(due)
 }
 
 /// Sets the time of the next check; `None` is never. `updated_at` stays: the execution waits as before.
 pub fn set_check(tx: &WriteTx<'_>, key: ExecutionKey, at: Option<Timestamp>) -> Result<()> {
-    tx.run(SET_CHECK, (key, millis(at.unwrap_or(NEVER))))
+    tx.run(SET_CHECK, (key, at.unwrap_or(NEVER)))
 }
 
 /// Checks the executions at once that hold up the cue, which was due.
@@ -318,11 +293,11 @@ pub fn check_again(tx: &WriteTx<'_>, cue_key: CueKey) -> Result<()> {
 }
 
 pub fn count_waiting(read: &ReadTx<'_>, cue_key: CueKey, limit: u32) -> Result<u32> {
-    read.one(WAITING, params![cue_key, limit])
+    read.one(WAITING, (cue_key, limit))
 }
 
 pub fn fail_unclaimed(tx: &WriteTx<'_>, key: ExecutionKey, now: Timestamp) -> Result<bool> {
-    let has_failed = tx.changes(FAIL_UNCLAIMED, params![key, NOT_CLAIMED, millis(now)])?;
+    let has_failed = tx.changes(FAIL_UNCLAIMED, (key, NOT_CLAIMED, now))?;
     tx.counters().add_queued(QueueName::Claim, -i64::from(has_failed));
     Ok(has_failed)
 }
@@ -351,16 +326,15 @@ mod tests {
             let sql = sql
                 .replace("FROM cues", "FROM (SELECT 7 AS key, ?3 AS claim_within_minutes) AS cues");
             let found: i64 = file
-                .query_row(&format!("SELECT {sql}"), params![1, 7, minutes], |row| row.get(0))
+                .query_row(&format!("SELECT {sql}"), (1, 7, minutes), |row| row.get(0))
                 .unwrap();
             assert_eq!(found, expected, "{minutes:?}");
         }
     }
 
     plan_test! { every_query_uses_its_index_and_none_sorts:
-        list_sql(&ClaimFilter::default()) => "executions_to_claim (user_key=?)",
-        list_sql(&ClaimFilter { task: Some("resize".to_owned()), agent: None })
-            => "executions_to_claim_by_task (user_key=? AND task=?)",
+        LIST => "executions_to_claim (user_key=?)",
+        LIST_OF_TASK => "executions_to_claim_by_task (user_key=? AND task=?)",
         NEXT => "executions_to_claim (user_key=?)",
         NEXT_OF_TASK => "executions_to_claim_by_task (user_key=? AND task=?)",
         CLAIM => "INTEGER PRIMARY KEY (rowid=?)",

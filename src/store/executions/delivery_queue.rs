@@ -1,10 +1,7 @@
 //! The delivery queue, its claims and attempts. A request changes only a row that is in a queue; an attempt that has
 //! begun is in none.
 
-use std::collections::VecDeque;
-
 use jiff::{SignedDuration, Timestamp};
-use rusqlite::{OptionalExtension, params};
 
 use crate::domain::account::stats::Figures;
 use crate::domain::account::user::{ACCOUNT_DISABLED, ADDRESS_UNCONFIRMED};
@@ -17,12 +14,12 @@ use crate::domain::row_keys::{ExecutionKey, UserKey};
 use crate::domain::time::saturating_add;
 use crate::domain::webhook::delivery::{AttemptRef, DeliverySpec};
 use crate::error::Result;
-use crate::store::db::columns::{RowReader, from_row, millis, row, row_count};
+use crate::store::db::columns::{callback_columns, row, row_count, select};
 use crate::store::db::counters::QueueName;
 use crate::store::db::meta;
 use crate::store::executions::claims::first_check;
 use crate::store::executions::{NEVER, attempts, policies};
-use crate::store::fair_queue::{self, AccountRows, FairQueue, Grant, ReadyRow, Rotation};
+use crate::store::fair_queue::{self, FairQueue, Grant, ReadyRow, Rotation};
 use crate::store::{ReadTx, WakeSet, WriteTx};
 
 impl ClaimedDelivery {
@@ -117,7 +114,7 @@ row!(attempt_ref_columns, "executions.", AttemptRef {
 row! { claimed_columns, "",
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClaimedDelivery {
-    pub attempt_ref: AttemptRef = "",
+    pub attempt_ref: AttemptRef = (attempt_ref_columns),
     /// The most that its body and its custom headers take in memory while it is sent.
     pub bytes: usize = "coalesce(octet_length(payloads.body), 0) + 3 * coalesce(octet_length(callback_headers), 0)",
     pub takes_outcome: bool = "outcome_from_response IS 1",
@@ -129,11 +126,9 @@ pub struct ClaimedDelivery {
 
 // Outer joins: an execution without a cue must be claimed and failed, or it would stay first in the queue. Reads
 // lengths, not texts.
-const FIND: &str = concat!(
-    "SELECT ",
-    attempt_ref_columns!(),
-    claimed_columns!(),
-    " FROM executions LEFT JOIN cues ON cues.key = executions.cue_key
+const FIND: &str = select!(
+    claimed_columns,
+    "FROM executions LEFT JOIN cues ON cues.key = executions.cue_key
            LEFT JOIN payloads ON payloads.key = executions.payload_key
      WHERE executions.key = ?1"
 );
@@ -183,12 +178,12 @@ const REQUEUE: &str = "UPDATE executions
   WHERE status = 'delivering' AND transport = 'webhook'";
 
 pub fn next_due_at(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
-    read.find(NEXT_DUE, [millis(NEVER)])
+    read.find(NEXT_DUE, [NEVER])
 }
 
 /// Longest overdue first, at most `limit`. Returns their number.
 pub fn promote_due(tx: &WriteTx<'_>, now: Timestamp, limit: u32) -> Result<u64> {
-    let promoted: Vec<(bool, bool)> = tx.all(PROMOTE, params![millis(now), limit])?;
+    let promoted: Vec<(bool, bool)> = tx.all(PROMOTE, (now, limit))?;
     for (is_worker, is_retry) in &promoted {
         count_released(tx, *is_worker, *is_retry);
     }
@@ -217,12 +212,21 @@ pub fn claim_batch(
         return Ok(Vec::new());
     }
     let ready_sql = if policies::has_changed(tx)? { READY_AND_FOLLOWING } else { READY };
-    let ready = fair_queue::take(&DeliveryQueue { read: tx, ready_sql }, rotation, try_acquire)?;
-    let (mut find, mut claim) = (tx.prepare_cached(FIND)?, tx.prepare_cached(CLAIM)?);
+    let queue = FairQueue {
+        priorities: 2,
+        next_user: &|from| tx.find(NEXT_USER, [from]),
+        next_destination: &|rows, from| {
+            tx.find(NEXT_DESTINATION, (rows.user_key, rows.priority, from))
+        },
+        ready: &|rows, destination, after, limit| {
+            tx.all(ready_sql, (rows.user_key, rows.priority, destination, after, limit))
+        },
+    };
+    let ready = fair_queue::take(&queue, rotation, try_acquire)?;
     let mut claimed = Vec::with_capacity(ready.len());
     for ReadyRow { key, .. } in ready {
-        claimed.push(find.query_row([key, millis(now)], from_row)?);
-        claim.execute(params![key, millis(now)])?;
+        claimed.push(tx.one(FIND, (key, now))?);
+        tx.run(CLAIM, (key, now))?;
     }
     tx.counters().add_queued(QueueName::Send, -row_count(claimed.len()));
     Ok(claimed)
@@ -235,23 +239,15 @@ pub fn record(tx: &WriteTx<'_>, attempt_record: &AttemptRecord, now: Timestamp) 
         NextStep::RetryAt(due_at) => (Some(due_at), None),
         NextStep::Failed => (None, None),
     };
+    let AttemptRecord {
+        http_status, response_body, response_headers, error_message, cause, ..
+    } = attempt_record;
     let is_recorded = tx.changes(
         RECORD,
-        params![
-            key,
-            id.bytes(),
-            attempt,
-            attempt_record.next.status().as_str(),
-            due_at.map(millis),
-            delivered_at.map(millis),
-            attempt_record.http_status,
-            attempt_record.response_body,
-            attempt_record.error_message,
-            millis(now),
-            i64::try_from(attempt_record.duration.as_millis()).unwrap_or(i64::MAX),
-            attempt_record.cause.map(FailureCause::as_str),
-            attempt_record.response_headers.as_ref().map(JsonText::as_str),
-        ],
+        (
+            (key, id, attempt, attempt_record.next.status(), due_at, delivered_at, http_status),
+            (response_body, error_message, now, attempt_record.duration, cause, response_headers),
+        ),
     )?;
     if is_recorded {
         if due_at.is_some() {
@@ -271,9 +267,8 @@ pub fn fail_all_for_user(
 ) -> Result<()> {
     tx.counters().add_queued(QueueName::Retry, -tx.one::<i64>(RETRIES, [user_key])?);
     for (index, condition, queue_name) in UNFINISHED {
-        let failed = row_count(
-            tx.change(&fail_all(index, condition), params![user_key, reason, millis(now)])?,
-        );
+        let failed = tx.change(&fail_all(index, condition), (user_key, reason, now))?;
+        let failed = row_count(failed);
         if let Some(queue_name) = queue_name {
             tx.counters().add_queued(queue_name, -failed);
         }
@@ -286,39 +281,10 @@ pub fn fail_all_for_user(
 /// would send a running delivery twice.
 pub fn requeue_interrupted(tx: &WriteTx<'_>, now: Timestamp) -> Result<usize> {
     attempts::keep_cut(tx)?;
-    let requeued = tx.change(REQUEUE, [millis(now)])?;
+    let requeued = tx.change(REQUEUE, [now])?;
     tx.counters().add_queued(QueueName::Send, row_count(requeued));
     tx.wake(WakeSet { send: requeued > 0, ..WakeSet::default() });
     Ok(requeued)
-}
-
-struct DeliveryQueue<'a, 'b> {
-    read: &'a ReadTx<'b>,
-    ready_sql: &'static str,
-}
-
-impl FairQueue for DeliveryQueue<'_, '_> {
-    const PRIORITIES: u8 = 2;
-
-    fn next_user(&self, from: UserKey) -> Result<Option<UserKey>> {
-        self.read.find(NEXT_USER, [from])
-    }
-
-    fn next_destination(&self, rows: AccountRows, from: i64) -> Result<Option<i64>> {
-        self.read.find(NEXT_DESTINATION, params![rows.user_key, rows.priority, from])
-    }
-
-    fn ready(
-        &self,
-        rows: AccountRows,
-        destination: i64,
-        after: i64,
-        limit: usize,
-    ) -> Result<VecDeque<i64>> {
-        let AccountRows { user_key, priority } = rows;
-        let of = params![user_key, priority, destination, after, row_count(limit)];
-        Ok(VecDeque::from(self.read.all(self.ready_sql, of)?))
-    }
 }
 
 pub struct LoadedDelivery {
@@ -328,8 +294,7 @@ pub struct LoadedDelivery {
 }
 
 row!(spec_columns, "", DeliverySpec {
-    callback = "callback_url, callback_method, callback_headers, outcome_from_response, timeout_seconds, \
-        flow_key, flow_parallelism, flow_per_minute, cues.destination_hash",
+    callback = (callback_columns),
     cue_id = "cues.id",
     payload = "payloads.body",
     secret = "webhook_secret",
@@ -350,47 +315,43 @@ const FIND_REQUEST: &str = concat!(
 );
 
 // The kept attempt first: after a cut attempt the row of the execution has the start of that one.
-const SHOW_REQUEST: &str = concat!(
-    "SELECT ",
-    spec_columns!(),
-    ", executions.key, executions.cue_key, executions.scheduled_for, executions.triggered_by = 'schedule',
-       executions.attempts, executions.status,
-       coalesce((SELECT started_at FROM attempts
-                  WHERE execution_key = executions.key AND attempt = ?3 AND is_counted = 1),
-                CASE WHEN ?3 = executions.attempts THEN executions.last_attempt_at END),
-       (SELECT 1 FROM attempts
-         WHERE execution_key = executions.key AND attempt = ?3 AND is_counted = 0) IS NOT NULL, cues.updated_at
-     FROM executions JOIN cues ON cues.key = executions.cue_key
+row! { shown_columns, "executions.",
+pub struct ShownDelivery {
+    pub attempt_ref: AttemptRef = "executions.key, executions.id, executions.cue_key, executions.user_key, 0, ?3, \
+        executions.scheduled_for, executions.triggered_by = 'schedule', executions.scheduled_for",
+    pub spec: DeliverySpec = (spec_columns),
+    pub attempts: u32,
+    pub status: ExecutionStatus,
+    pub started_at: Option<Timestamp> = "coalesce((SELECT started_at FROM attempts \
+        WHERE execution_key = executions.key AND attempt = ?3 AND is_counted = 1), \
+        CASE WHEN ?3 = executions.attempts THEN executions.last_attempt_at END)",
+    pub was_cut: bool = "(SELECT 1 FROM attempts \
+        WHERE execution_key = executions.key AND attempt = ?3 AND is_counted = 0) IS NOT NULL",
+    /// The latest change of the cue, or pause, or run on request.
+    pub cue_updated_at: Timestamp = "cues.updated_at",
+} }
+
+const SHOW_REQUEST: &str = select!(
+    shown_columns,
+    "FROM executions JOIN cues ON cues.key = executions.cue_key
           JOIN users ON users.key = executions.user_key
           LEFT JOIN payloads ON payloads.key = executions.payload_key
      WHERE executions.id = ?2 AND executions.user_key = ?1 AND executions.transport = 'webhook'"
 );
 
+/// When the account was disabled, and the request, if it can be read.
+type RequestRow = (Option<Timestamp>, rusqlite::Result<(DeliverySpec, RetryPolicy)>);
+
 pub fn load_request(read: &ReadTx<'_>, claimed: ClaimedDelivery) -> Result<LoadedDelivery> {
     let AttemptRef { key, id, attempt, .. } = claimed.attempt_ref;
-    let mut find = read.prepare_cached(FIND_REQUEST)?;
-    let spec = find.query_row(params![key, id.bytes(), attempt], |row| {
-        let mut columns = RowReader::new(row);
-        let disabled_at: Option<i64> = columns.get()?;
-        Ok(match disabled_at {
-            None => columns.get().map_err(|error| error.to_string()),
-            // Disabling an account fails its queued executions. This one was in flight then.
-            Some(_) => Err(ACCOUNT_DISABLED.to_owned()),
-        })
-    });
-    let spec = spec.optional()?.unwrap_or_else(|| Err("the execution was deleted".to_owned()));
+    let found: Option<RequestRow> = read.find(FIND_REQUEST, (key, id, attempt))?;
+    let spec = match found {
+        None => Err("the execution was deleted".to_owned()),
+        // Disabling an account fails its queued executions. This one was in flight then.
+        Some((Some(_), _)) => Err(ACCOUNT_DISABLED.to_owned()),
+        Some((None, spec)) => spec.map_err(|error| error.to_string()),
+    };
     Ok(LoadedDelivery { claimed, spec })
-}
-
-pub struct ShownDelivery {
-    pub attempt_ref: AttemptRef,
-    pub spec: DeliverySpec,
-    pub attempts: u32,
-    pub status: ExecutionStatus,
-    pub started_at: Option<Timestamp>,
-    pub was_cut: bool,
-    /// The latest change of the cue, or pause, or run on request.
-    pub cue_updated_at: Timestamp,
 }
 
 pub fn show_request(
@@ -399,47 +360,11 @@ pub fn show_request(
     id: ExecutionId,
     attempt: u32,
 ) -> Result<Option<ShownDelivery>> {
-    let mut show = read.prepare_cached(SHOW_REQUEST)?;
-    let shown = show.query_row(params![user_key, id.bytes(), attempt], |row| {
-        let mut columns = RowReader::new(row);
-        let spec = columns.get()?;
-        let (key, cue_key, scheduled_for, by_schedule) = columns.get()?;
-        let (attempts, status, started_at, was_cut, cue_updated_at): (
-            _,
-            _,
-            Option<Timestamp>,
-            _,
-            _,
-        ) = columns.get()?;
-        let attempt_ref = AttemptRef {
-            key,
-            id,
-            cue_key,
-            user_key,
-            destination: 0,
-            attempt,
-            scheduled_for,
-            by_schedule,
-            started_at: started_at.unwrap_or(scheduled_for),
-        };
-        Ok(ShownDelivery {
-            attempt_ref,
-            spec,
-            attempts,
-            status,
-            started_at,
-            was_cut,
-            cue_updated_at,
-        })
-    });
-    Ok(shown.optional()?)
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum QueuePlace {
-    Waiting { is_retry: bool },
-    Send,
-    Claim,
+    let mut shown: Option<ShownDelivery> = read.find(SHOW_REQUEST, (user_key, id, attempt))?;
+    if let Some(ShownDelivery { attempt_ref, started_at: Some(started_at), .. }) = &mut shown {
+        attempt_ref.started_at = *started_at;
+    }
+    Ok(shown)
 }
 
 const PLACE: &str = "SELECT queue_name, status = 'retrying' FROM executions WHERE key = ?1";
@@ -495,7 +420,7 @@ pub fn hold_up(
     let ready: Vec<(ExecutionKey, bool)> = tx.all(TO_SEND, (user_key, BATCH))?;
     let mut due_at = free_at;
     for (key, is_retry) in &ready {
-        tx.run(HOLD_UP, params![key, millis(due_at), millis(now), ADDRESS_UNCONFIRMED])?;
+        tx.run(HOLD_UP, (key, due_at, now, ADDRESS_UNCONFIRMED))?;
         tx.counters().add_queued(QueueName::Retry, i64::from(*is_retry));
         tx.counters().add_queued(QueueName::Send, -1);
         due_at = saturating_add(due_at, interval);
@@ -506,23 +431,13 @@ pub fn hold_up(
 }
 
 pub fn let_go(tx: &WriteTx<'_>, user_key: UserKey, now: Timestamp) -> Result<()> {
-    tx.run(LET_GO, params![user_key, millis(now), ADDRESS_UNCONFIRMED])?;
+    tx.run(LET_GO, (user_key, now, ADDRESS_UNCONFIRMED))?;
     tx.wake(WakeSet { schedule: Some(now), ..WakeSet::default() });
     Ok(())
 }
 
-pub fn find_place(read: &ReadTx<'_>, key: ExecutionKey) -> Result<Option<QueuePlace>> {
-    let found: Option<(Option<String>, bool)> = read.find(PLACE, [key])?;
-    Ok(found.and_then(|(queue_name, is_retry)| match queue_name.as_deref() {
-        Some("waiting") => Some(QueuePlace::Waiting { is_retry }),
-        Some("send") => Some(QueuePlace::Send),
-        Some("claim") => Some(QueuePlace::Claim),
-        _ => None,
-    }))
-}
-
 pub fn release(tx: &WriteTx<'_>, key: ExecutionKey, now: Timestamp) -> Result<bool> {
-    let released: Option<(bool, bool)> = tx.find(RELEASE, params![key, millis(now)])?;
+    let released: Option<(bool, bool)> = tx.find(RELEASE, (key, now))?;
     if let Some((is_worker, is_retry)) = released {
         count_released(tx, is_worker, is_retry);
     }
@@ -537,14 +452,13 @@ pub fn fail_queued(
     cause: Option<FailureCause>,
     now: Timestamp,
 ) -> Result<bool> {
-    let Some(place) = find_place(tx, key)? else { return Ok(false) };
-    tx.run(FAIL_QUEUED, params![key, reason, millis(now), cause.map(FailureCause::as_str)])?;
-    match place {
-        QueuePlace::Send => tx.counters().add_queued(QueueName::Send, -1),
-        QueuePlace::Claim => tx.counters().add_queued(QueueName::Claim, -1),
-        QueuePlace::Waiting { is_retry } => {
-            tx.counters().add_queued(QueueName::Retry, -i64::from(is_retry))
-        }
+    let found: Option<(Option<String>, bool)> = tx.find(PLACE, [key])?;
+    let Some((Some(queue_name), is_retry)) = found else { return Ok(false) };
+    tx.run(FAIL_QUEUED, (key, reason, now, cause))?;
+    match QueueName::parse(&queue_name) {
+        Some(queue) => tx.counters().add_queued(queue, -1),
+        // Of those that wait, only retries are counted.
+        None => tx.counters().add_queued(QueueName::Retry, -i64::from(is_retry)),
     }
     Ok(true)
 }
@@ -555,7 +469,7 @@ pub fn fail_delivering(
     reason: &str,
     now: Timestamp,
 ) -> Result<()> {
-    let failed = row_count(tx.change(FAIL_DELIVERING, params![user_key, reason, millis(now)])?);
+    let failed = row_count(tx.change(FAIL_DELIVERING, (user_key, reason, now))?);
     tx.counters().add_to_hour(user_key, now, &Figures { failed, ..Figures::default() });
     Ok(())
 }

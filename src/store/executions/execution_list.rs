@@ -3,20 +3,18 @@
 //! wrong clock.
 
 use jiff::{SignedDuration, Timestamp};
-use rusqlite::params_from_iter;
-use rusqlite::types::Value;
 
 use crate::domain::cue::tags::Tags;
 use crate::domain::execution::attempt::FailureCause;
 use crate::domain::execution::outcome::OutcomeState;
 use crate::domain::execution::{CANCELLED, ExecutionStatus, Trigger};
 use crate::domain::ids::ExecutionId;
-use crate::domain::row_keys::{CueKey, ExecutionKey, UserKey};
+use crate::domain::row_keys::{CueKey, UserKey};
 use crate::domain::time::{saturating_add, saturating_sub};
 use crate::error::Result;
-use crate::store::db::columns::{millis, row_count};
-use crate::store::executions::{ExecutionDetails, find_by_key};
+use crate::store::executions::{DETAILS, ExecutionDetails};
 use crate::store::maintenance::retention;
+use crate::store::scan::Scan;
 use crate::store::{MAX_LIST_BYTES, ReadTx, cues};
 
 /// Corrections of the clock that are allowed for: a wrong setting of daylight saving. By more, rows are found by the
@@ -25,13 +23,6 @@ const CLOCK_SLACK: SignedDuration = SignedDuration::from_hours(1);
 
 const FIRST_FROM: &str = "SELECT key FROM executions WHERE id >= ?1 ORDER BY id LIMIT 1";
 const LAST_BEFORE: &str = "SELECT key FROM executions WHERE id < ?1 ORDER BY id DESC LIMIT 1";
-
-const TEXT_BYTES: &str =
-    "SELECT coalesce(octet_length(e.response_body), 0) + coalesce(octet_length(e.error_message), 0)
-        + coalesce(octet_length(o.result), 0) + coalesce(octet_length(o.error), 0)
-        + coalesce(octet_length(o.metadata), 0) + coalesce(octet_length(o.evidence), 0)
-        + coalesce(octet_length(o.reason), 0)
-   FROM executions e LEFT JOIN outcomes o ON o.execution_key = e.key WHERE e.key = ?1";
 
 /// The partial indexes of the queues hold exactly these. `?1` is the user, the first parameter of the scan.
 const UNFINISHED: &str = "e.key IN (
@@ -95,8 +86,7 @@ pub fn list(
     for scan in filter.disjoint_scans() {
         total += scan.count(read)?;
     }
-    let page = filter.ordered_scan().page(read, total, limit, offset)?;
-    Ok((read_rows(read, &page)?, total))
+    Ok((page(read, &filter.ordered_scan(), total, limit, offset)?, total))
 }
 
 pub fn select_for_replay(
@@ -107,10 +97,9 @@ pub fn select_for_replay(
 ) -> Result<Vec<ExecutionId>> {
     let Some(filter) = ResolvedFilter::new(read, user_key, filter)? else { return Ok(Vec::new()) };
     let mut scan = filter.ordered_scan();
-    scan.filter(NOT_CANCELLED, CANCELLED.to_owned());
+    scan.filter(NOT_CANCELLED, Some(CANCELLED));
     let sql = format!("{} ORDER BY e.key LIMIT ? + 0", scan.sql("e.id"));
-    let bound = Value::from(row_count(limit));
-    read.all(&sql, params_from_iter(scan.values.iter().chain([&bound])))
+    read.all(&sql, (scan.values(), limit))
 }
 
 /// A page of a cue's executions, newest first, and their total number. The caller checks that the cue is the user's.
@@ -120,27 +109,42 @@ pub fn list_by_cue(
     limit: u32,
     offset: u64,
 ) -> Result<(Vec<ExecutionDetails>, i64)> {
-    let mut scan = Scan::new("executions_by_cue".to_owned());
-    scan.filter("e.cue_key = ?", cue_key);
+    let mut scan = Scan::new(source("executions_by_cue"));
+    scan.filter("e.cue_key = ?", Some(cue_key));
     let total = scan.count(read)?;
-    let page = scan.page(read, total, limit, offset)?;
-    Ok((read_rows(read, &page)?, total))
+    Ok((page(read, &scan, total, limit, offset)?, total))
 }
 
-fn read_rows(read: &ReadTx<'_>, keys: &[ExecutionKey]) -> Result<Vec<ExecutionDetails>> {
-    let (mut rows, mut bytes) = (Vec::new(), 0_usize);
-    for key in keys {
-        bytes += read.find::<usize>(TEXT_BYTES, [key])?.unwrap_or(0);
-        if bytes > MAX_LIST_BYTES && !rows.is_empty() {
-            break;
-        }
-        rows.extend(find_by_key(read, *key)?);
+/// The rows of the `total` that the scan finds, newest first, until their texts are too long for a list.
+fn page(
+    read: &ReadTx<'_>,
+    scan: &Scan,
+    total: i64,
+    limit: u32,
+    offset: u64,
+) -> Result<Vec<ExecutionDetails>> {
+    let offset = i64::try_from(offset).unwrap_or(i64::MAX).min(total);
+    let limit = i64::from(limit).min(total - offset);
+    let after = total - offset - limit;
+    let (order, skipped) = if offset <= after { ("DESC", offset) } else { ("ASC", after) };
+    let keys = format!("{} ORDER BY e.key {order} LIMIT ? + 0 OFFSET ?", scan.sql("e.key"));
+    let sql = format!("{DETAILS} e.key IN ({keys}) ORDER BY e.key DESC");
+    let (page, _) = read.page(&sql, (scan.values(), limit, skipped), u32::MAX, MAX_LIST_BYTES)?;
+    Ok(page)
+}
+
+/// The executions along an index; an empty name leaves the choice to SQLite.
+fn source(index: &str) -> String {
+    match index {
+        "" => "executions e".to_owned(),
+        index => format!("executions e INDEXED BY {index}"),
     }
-    Ok(rows)
 }
 
 struct ResolvedFilter<'a> {
-    /// All conditions except that of the status, along the index with the fewest entries for them.
+    /// That with the fewest entries for the conditions.
+    index: String,
+    /// All conditions except that of the status.
     base: Scan,
     statuses: &'a [ExecutionStatus],
 }
@@ -163,9 +167,7 @@ impl<'a> ResolvedFilter<'a> {
         let is_by_tags = reads_tagged(read, user_key, filter)?;
         let mut resolved = Self::from_keys(user_key, cue_key, &created, filter, is_by_tags);
         if retention::has_deleted_cues(read, user_key)? {
-            resolved
-                .base
-                .condition("e.cue_key NOT IN (SELECT cue_key FROM deleted_cues)".to_owned());
+            resolved.base.condition("e.cue_key NOT IN (SELECT cue_key FROM deleted_cues)");
         }
         Ok(Some(resolved))
     }
@@ -177,58 +179,38 @@ impl<'a> ResolvedFilter<'a> {
         filter: &'a ExecutionFilter,
         is_by_tags: bool,
     ) -> Self {
-        let text = |word: &str| Value::from(word.to_owned());
         let by_value = [
-            (
-                "original",
-                "e.replayed_from = ?",
-                filter.replayed_from.map(|id| Value::from(id.bytes().to_vec())),
-            ),
-            ("cue", "e.cue_key = ?", cue_key.map(Value::from)),
-            ("cause", "e.cause = ?", filter.cause.map(|cause| text(cause.as_str()))),
-            ("worker", "e.claimed_by_worker = ?", filter.worker_id.as_deref().map(text)),
-            (
-                "outcome",
-                "e.outcome_state = ?",
-                filter.outcome_state.map(|state| text(state.as_str())),
-            ),
-        ];
-        // None of these indexes holds the status, so a filter by status is checked on the row of every entry.
-        let index = match by_value.iter().find(|(_, _, value)| value.is_some()) {
-            Some((index, ..)) => *index,
-            None if matches!(filter.triggered_by, Some(Trigger::ManualFire | Trigger::Replay)) => {
-                "trigger"
-            }
+            ("original", filter.replayed_from.is_some()),
+            ("cue", cue_key.is_some()),
+            ("cause", filter.cause.is_some()),
+            ("worker", filter.worker_id.is_some()),
+            ("outcome", filter.outcome_state.is_some()),
+            ("trigger", matches!(filter.triggered_by, Some(Trigger::ManualFire | Trigger::Replay))),
             // The cues are few: counting their entries is far quicker than reading all rows of the user. A page is
             // sorted.
-            None if filter.of_failing_cues && filter.statuses.is_empty() => "cue",
-            None if is_by_tags => "cue",
-            None => "user",
-        };
-        let mut base = Scan::new(format!("executions_by_{index}"));
+            ("cue", is_by_tags || (filter.of_failing_cues && filter.statuses.is_empty())),
+        ];
+        // None of these indexes holds the status, so a filter by status is checked on the row of every entry.
+        let index =
+            by_value.iter().find(|(_, is_given)| *is_given).map_or("user", |(index, _)| *index);
+        let mut base = Scan::new("");
         // The cues of that index are the user's, so the query need not read the row to check the user.
-        if index != "cue" {
-            base.filter("e.user_key = ?", user_key);
-        }
-        for (_, condition, value) in by_value {
-            if let Some(value) = value {
-                base.filter(condition, value);
-            }
-        }
+        base.filter("e.user_key = ?", Some(user_key).filter(|_| index != "cue"));
+        base.filter("e.replayed_from = ?", filter.replayed_from);
+        base.filter("e.cue_key = ?", cue_key);
+        base.filter("e.cause = ?", filter.cause);
+        base.filter("e.claimed_by_worker = ?", filter.worker_id.clone());
+        base.filter("e.outcome_state = ?", filter.outcome_state);
         for (condition, value) in created {
-            base.filter(condition, *value);
+            base.filter(condition, Some(*value));
         }
-        if filter.of_failing_cues {
-            base.filter(FAILING_CUES, user_key);
-        }
-        if !filter.tags.is_empty() {
-            base.filter_by_tags(user_key, &filter.tags);
-        }
+        base.filter(FAILING_CUES, Some(user_key).filter(|_| filter.of_failing_cues));
+        base.filter_by_tags("e.cue_key", user_key, &filter.tags);
         // A literal, as the statuses below, because SQLite uses a partial index only then.
         if let Some(trigger) = filter.triggered_by {
             base.condition(format!("e.triggered_by = '{}'", trigger.as_str()));
         }
-        Self { base, statuses: &filter.statuses }
+        Self { index: format!("executions_by_{index}"), base, statuses: &filter.statuses }
     }
 
     fn ordered_scan(&self) -> Scan {
@@ -242,7 +224,7 @@ impl<'a> ResolvedFilter<'a> {
 
     /// Scans that together yield every match exactly once, each of them quick to count.
     fn disjoint_scans(&self) -> Vec<Scan> {
-        let index = &self.base.index;
+        let index = &self.index;
         if index != "executions_by_user" || self.statuses.is_empty() {
             let status = (!self.statuses.is_empty()).then(|| status_condition(self.statuses));
             return vec![self.scan(index, status)];
@@ -255,15 +237,18 @@ impl<'a> ResolvedFilter<'a> {
         let mut scans: Vec<Scan> = finished.iter().map(by_status).collect();
         if !unfinished.is_empty() {
             let mut scan = self.scan("", Some(status_condition(&unfinished)));
-            scan.condition(UNFINISHED.to_owned());
+            scan.condition(UNFINISHED);
             scans.push(scan);
         }
         scans
     }
 
     fn scan(&self, index: &str, status: Option<String>) -> Scan {
-        let mut scan = Scan { index: index.to_owned(), ..self.base.clone() };
-        scan.conditions.extend(status);
+        let mut scan = self.base.clone();
+        scan.source = source(index);
+        if let Some(status) = status {
+            scan.condition(status);
+        }
         scan
     }
 }
@@ -279,13 +264,13 @@ fn reads_tagged(read: &ReadTx<'_>, user_key: UserKey, filter: &ExecutionFilter) 
         // Those that have not ended are found in the queues, and the others together are nearly all.
         return Ok(filter.statuses.is_empty() || !finished.is_empty());
     };
-    let mut tagged = Scan::new("executions_by_cue".to_owned());
-    tagged.filter_by_tags(user_key, &filter.tags);
-    let mut more = Scan::new("executions_finished".to_owned());
-    more.filter("e.user_key = ?", user_key);
-    more.condition(format!("e.status = '{}'", status.as_str()));
-    more.values.push(tagged.count(read)?.into());
-    read.any(&format!("{} LIMIT 1 OFFSET ?", more.sql("1")), params_from_iter(&more.values))
+    let mut tagged = Scan::new(source("executions_by_cue"));
+    tagged.filter_by_tags("e.cue_key", user_key, &filter.tags);
+    let mut others = Scan::new(source("executions_finished"));
+    others.filter("e.user_key = ?", Some(user_key));
+    others.condition(format!("e.status = '{}'", status.as_str()));
+    let sql = format!("{} LIMIT 1 OFFSET ?", others.sql("1"));
+    read.any(&sql, (others.values(), tagged.count(read)?))
 }
 
 fn status_condition(statuses: &[ExecutionStatus]) -> String {
@@ -300,7 +285,7 @@ impl CreatedRange {
         // Both neighbours of an end count: if a wrong clock created one, the other bounds the keys.
         let keys = |at| -> Result<(Option<i64>, Option<i64>)> {
             let id = ExecutionId::lowest_at(at);
-            Ok((read.find(FIRST_FROM, [id.bytes()])?, read.find(LAST_BEFORE, [id.bytes()])?))
+            Ok((read.find(FIRST_FROM, [id])?, read.find(LAST_BEFORE, [id])?))
         };
         let mut conditions = Vec::new();
         if let Some(since) = self.since {
@@ -310,7 +295,7 @@ impl CreatedRange {
                 (Some(from), Some(before)) => from.min(before + 1),
             };
             conditions.push(("e.key >= ?", first));
-            conditions.push(("e.created_at >= ?", millis(since)));
+            conditions.push(("e.created_at >= ?", since.as_millisecond()));
         }
         if let Some(until) = self.until {
             let last = match keys(saturating_add(until, CLOCK_SLACK))? {
@@ -319,78 +304,9 @@ impl CreatedRange {
                 (Some(from), Some(before)) => before.max(from - 1),
             };
             conditions.push(("e.key <= ?", last));
-            conditions.push(("e.created_at < ?", millis(until)));
+            conditions.push(("e.created_at < ?", until.as_millisecond()));
         }
         Ok(conditions)
-    }
-}
-
-/// A query along one index; an empty name leaves the choice to SQLite.
-#[derive(Clone)]
-struct Scan {
-    index: String,
-    conditions: Vec<String>,
-    values: Vec<Value>,
-}
-
-impl Scan {
-    fn new(index: String) -> Self {
-        Self { index, conditions: Vec::new(), values: Vec::new() }
-    }
-
-    fn condition(&mut self, condition: String) {
-        self.conditions.push(condition);
-    }
-
-    fn filter(&mut self, condition: &str, value: impl Into<Value>) {
-        self.condition(condition.to_owned());
-        self.values.push(value.into());
-    }
-
-    fn filter_by_tags(&mut self, user_key: UserKey, tags: &Tags) {
-        let (tagged, values) = cues::tagged(user_key, tags);
-        self.condition(format!("e.cue_key IN ({tagged})"));
-        self.values.extend(values);
-    }
-
-    fn sql(&self, columns: &str) -> String {
-        let index = if self.index.is_empty() {
-            String::new()
-        } else {
-            format!("INDEXED BY {}", self.index)
-        };
-        format!(
-            "SELECT {columns} FROM executions e {index} WHERE {}",
-            self.conditions.join(" AND ")
-        )
-    }
-
-    fn count(&self, read: &ReadTx<'_>) -> Result<i64> {
-        read.one(&self.sql("count(*)"), params_from_iter(&self.values))
-    }
-
-    fn page(
-        &self,
-        read: &ReadTx<'_>,
-        total: i64,
-        limit: u32,
-        offset: u64,
-    ) -> Result<Vec<ExecutionKey>> {
-        let offset = i64::try_from(offset).unwrap_or(i64::MAX).min(total);
-        let limit = i64::from(limit).min(total - offset);
-        if limit <= 0 {
-            return Ok(Vec::new());
-        }
-        let after = total - offset - limit;
-        let (order, skipped) = if offset <= after { ("DESC", offset) } else { ("ASC", after) };
-        let sql = format!("{} ORDER BY e.key {order} LIMIT ? + 0 OFFSET ?", self.sql("e.key"));
-        let bounds = [Value::from(limit), Value::from(skipped)];
-        let mut keys: Vec<ExecutionKey> =
-            read.all(&sql, params_from_iter(self.values.iter().chain(&bounds)))?;
-        if order == "ASC" {
-            keys.reverse();
-        }
-        Ok(keys)
     }
 }
 

@@ -8,9 +8,9 @@ pub mod policies;
 pub mod workers;
 
 use jiff::Timestamp;
-use rusqlite::params;
 
 use crate::domain::account::stats::Figures;
+use crate::domain::cue::Transport;
 use crate::domain::cue_fields::Overlap;
 use crate::domain::execution::outcome::{
     Evidence, Outcome, OutcomeReport, OutcomeState, Verdict, VerificationMode,
@@ -20,7 +20,7 @@ use crate::domain::ids::ExecutionId;
 use crate::domain::json::JsonText;
 use crate::domain::row_keys::{ExecutionKey, UserKey};
 use crate::error::Result;
-use crate::store::db::columns::{FromRow, RowReader, millis, row};
+use crate::store::db::columns::{FromRow, RowReader, row, select};
 use crate::store::db::counters::{QueueName, WriteEvent};
 use crate::store::executions::claims::first_check;
 use crate::store::{ReadTx, WriteTx};
@@ -59,11 +59,18 @@ row!(columns, "e.", Execution {
 });
 pub(super) use columns;
 
-// The execution is the first of the columns.
+row!(report_columns, "o.", OutcomeReport { success, result, error, metadata, evidence });
+
+row!(verdict_columns, "o.", Verdict { verified_at, valid, reason });
+
+row!(outcome_columns, "o.", Outcome {
+    recorded_at, report = (report_columns), verdict = (verdict_columns)
+});
+
 row! { detail_columns, "",
 #[derive(Debug, Clone, PartialEq)]
 pub struct ExecutionDetails {
-    pub execution: Execution = "",
+    pub execution: Execution = (columns),
     pub cue_id: String = "c.id",
     pub cue_name: String = "c.name",
     pub max_attempts: u32 = "c.max_attempts",
@@ -72,23 +79,20 @@ pub struct ExecutionDetails {
     pub is_buffered: bool = "e.queue_name IS 'waiting' AND e.due_at = 253370764800000",
     /// It waits for its turn in this flow.
     pub flow_key: Option<String> = "iif(e.queue_name = 'send' AND e.destination_hash < 0, c.flow_key, NULL)",
-    pub outcome: Option<Outcome> = "o.recorded_at, o.success, o.result, o.error, o.metadata, o.evidence, o.verified_at, o.valid, o.reason",
+    pub outcome: Option<Outcome> = (outcome_columns),
 } }
 
-macro_rules! select {
-    ($filter:literal) => {
-        concat!(
-            "SELECT ",
-            columns!(),
-            detail_columns!(),
-            " FROM executions e
-              JOIN cues c ON c.key = e.cue_key
-              LEFT JOIN outcomes o ON o.execution_key = e.key
-             WHERE ",
-            $filter
+macro_rules! details {
+    () => {
+        select!(
+            detail_columns,
+            "FROM executions e JOIN cues c ON c.key = e.cue_key
+               LEFT JOIN outcomes o ON o.execution_key = e.key WHERE "
         )
     };
 }
+
+const DETAILS: &str = details!();
 
 /// In `due_at`: an execution that is never checked, or that waits for the end of another one. The year 9999, because
 /// every reader of an execution reads the column as an instant.
@@ -118,42 +122,35 @@ fn insert_row(
     error_message: Option<&str>,
 ) -> Result<ExecutionKey> {
     let waits_until = if new.is_buffered { NEVER } else { new.scheduled_for };
-    let due_at = (queue_name == Some("waiting")).then(|| millis(waits_until));
+    let due_at = (queue_name == Some("waiting")).then_some(waits_until);
     let policies = Some(new.policies).filter(|_| queue_name.is_some());
-    tx.prepare_cached(concat!(
+    let blocked = policies.filter(|policies| policies.overlap != Overlap::Allow);
+    let expires_at = policies.and_then(|policies| policies.expires_at(new.scheduled_for));
+    let transport = if new.is_worker { Transport::Worker } else { Transport::Webhook };
+    let sql = concat!(
         "INSERT INTO executions (id, cue_key, user_key, transport, status, queue_name, due_at, destination_hash,
                                  task, agent, scheduled_for, triggered_by, payload_key, attempts, error_message,
                                  created_at, updated_at, is_catch_up, replayed_from, blocks_cue, expires_at)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, iif(?6 = 'claim', ",
         first_check!("?15", "?2"),
         ", ?7), ?8, ?9, ?10, ?11, ?12, ?13, 0, ?14, ?15, ?15, ?16, ?17, ?18, ?19)"
-    ))?
-    .execute(params![
-        new.id.bytes(),
-        new.cue_key,
-        new.user_key,
-        if new.is_worker { "worker" } else { "webhook" },
-        status.as_str(),
-        queue_name,
-        due_at,
-        new.destination,
-        new.task,
-        new.agent,
-        millis(new.scheduled_for),
-        new.triggered_by.as_str(),
-        new.payload_key,
-        error_message,
-        millis(new.now),
-        new.is_catch_up,
-        new.replayed_from.as_ref().map(ExecutionId::bytes),
-        policies.filter(|policies| policies.overlap != Overlap::Allow).map(|_| new.cue_key),
-        policies.and_then(|policies| policies.expires_at(new.scheduled_for)).map(millis),
-    ])?;
-    match queue_name {
-        Some("send") => tx.counters().add_queued(QueueName::Send, 1),
-        Some("claim") => tx.counters().add_queued(QueueName::Claim, 1),
-        // An execution that waits for its `send_at` is not a retry, and the backlog does not count it.
-        _ => {}
+    );
+    let parameters = (
+        (new.id, new.cue_key, new.user_key, transport, status, queue_name, due_at, new.destination),
+        (
+            &new.task,
+            &new.agent,
+            new.scheduled_for,
+            new.triggered_by,
+            new.payload_key,
+            error_message,
+        ),
+        (new.now, new.is_catch_up, new.replayed_from, blocked.map(|_| new.cue_key), expires_at),
+    );
+    tx.run(sql, parameters)?;
+    // An execution that waits for its `send_at` is not a retry, and the backlog does not count it.
+    if let Some(queue) = queue_name.and_then(QueueName::parse) {
+        tx.counters().add_queued(queue, 1);
     }
     Ok(ExecutionKey::new(tx.last_insert_rowid()))
 }
@@ -163,11 +160,11 @@ pub fn find(
     user_key: UserKey,
     id: ExecutionId,
 ) -> Result<Option<ExecutionDetails>> {
-    read.find(select!("e.user_key = ?1 AND e.id = ?2"), params![user_key, id.bytes()])
+    read.find(concat!(details!(), "e.user_key = ?1 AND e.id = ?2"), (user_key, id))
 }
 
 pub fn find_by_key(read: &ReadTx<'_>, key: ExecutionKey) -> Result<Option<ExecutionDetails>> {
-    read.find(select!("e.key = ?1"), [key])
+    read.find(concat!(details!(), "e.key = ?1"), [key])
 }
 
 pub fn insert_outcome(
@@ -175,19 +172,12 @@ pub fn insert_outcome(
     execution_key: ExecutionKey,
     outcome: &Outcome,
 ) -> Result<bool> {
+    let OutcomeReport { success, result, error, metadata, evidence } = &outcome.report;
     tx.changes(
         "INSERT INTO outcomes (execution_key, success, result, error, metadata, evidence, recorded_at)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
              ON CONFLICT (execution_key) DO NOTHING",
-        params![
-            execution_key,
-            outcome.report.success,
-            outcome.report.result,
-            outcome.report.error,
-            outcome.report.metadata.as_ref().map(JsonText::as_str),
-            outcome.report.evidence.fields().map(JsonText::as_str),
-            millis(outcome.recorded_at),
-        ],
+        (execution_key, success, result, error, metadata, evidence.fields(), outcome.recorded_at),
     )
 }
 
@@ -207,6 +197,7 @@ pub fn complete_execution(
     status: ExecutionStatus,
     outcome: &Outcome,
 ) -> Result<()> {
+    let report = &outcome.report;
     // A worker whose claim has expired may still report, while the execution waits for another worker.
     let sql = "SELECT 1 FROM executions WHERE key = ?1 AND queue_name = 'claim'";
     let is_queued = tx.any(sql, [execution_key])?;
@@ -216,13 +207,7 @@ pub fn complete_execution(
             SET status = ?2, queue_name = NULL, due_at = NULL, lease_expires_at = NULL, error_message = ?5,
                 delivered_at = iif(?3, ?4, NULL), updated_at = ?4, duration_ms = max(?4 - claimed_at, 0)
           WHERE key = ?1",
-        params![
-            execution_key,
-            status.as_str(),
-            outcome.report.success,
-            millis(outcome.recorded_at),
-            outcome.report.error_message(),
-        ],
+        (execution_key, status, report.success, outcome.recorded_at, report.error_message()),
     )
 }
 
@@ -234,7 +219,7 @@ pub fn set_outcome_state(
 ) -> Result<()> {
     tx.run(
         "UPDATE executions SET outcome_state = ?2, outcome_due_at = NULL, updated_at = ?3 WHERE key = ?1",
-        params![execution_key, state.as_str(), millis(now)],
+        (execution_key, state, now),
     )
 }
 
@@ -244,33 +229,21 @@ pub fn save_outcome(
     outcome: &Outcome,
 ) -> Result<()> {
     let verdict = outcome.verdict.as_ref();
-    tx.run("UPDATE outcomes SET evidence = ?2, valid = ?3, reason = ?4, verified_at = ?5 WHERE execution_key = ?1", params![
-        execution_key,
-        outcome.report.evidence.fields().map(JsonText::as_str),
-        verdict.map(|verdict| verdict.valid),
-        verdict.and_then(|verdict| verdict.reason.as_deref()),
-        verdict.map(|verdict| millis(verdict.verified_at)),
-    ])
+    let (valid, reason) = (verdict.map(|it| it.valid), verdict.and_then(|it| it.reason.as_ref()));
+    tx.run(
+        "UPDATE outcomes SET evidence = ?2, valid = ?3, reason = ?4, verified_at = ?5 WHERE execution_key = ?1",
+        (
+            execution_key,
+            outcome.report.evidence.fields(),
+            valid,
+            reason,
+            verdict.map(|it| it.verified_at),
+        ),
+    )
 }
 
-impl FromRow for Outcome {
-    const WIDTH: usize = 9;
-
+impl FromRow for Evidence {
     fn read(columns: &mut RowReader<'_, '_>) -> rusqlite::Result<Self> {
-        let recorded_at = columns.get()?;
-        let report = OutcomeReport {
-            success: columns.get()?,
-            result: columns.get()?,
-            error: columns.get()?,
-            metadata: columns.get()?,
-            evidence: columns.get::<Option<JsonText>>()?.map(Evidence::from).unwrap_or_default(),
-        };
-        let verdict = match columns.get()? {
-            Some(verified_at) => {
-                Some(Verdict { valid: columns.get()?, reason: columns.get()?, verified_at })
-            }
-            None => None,
-        };
-        Ok(Self { report, recorded_at, verdict })
+        Ok(columns.get::<Option<JsonText>>()?.map(Self::from).unwrap_or_default())
     }
 }

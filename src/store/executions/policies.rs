@@ -2,13 +2,12 @@
 //! when their outcomes are due (contract §4.16).
 
 use jiff::Timestamp;
-use rusqlite::params;
 
 use crate::domain::execution::Execution;
 use crate::domain::execution::outcome::OutcomeState;
 use crate::domain::row_keys::{CueKey, ExecutionKey, UserKey};
 use crate::error::Result;
-use crate::store::db::columns::{millis, row, row_count};
+use crate::store::db::columns::{row, row_count};
 use crate::store::db::counters::QueueName;
 use crate::store::executions::{NEVER, columns};
 use crate::store::{ReadTx, WriteTx};
@@ -95,12 +94,12 @@ const END_CHANGE: &str = "DELETE FROM changed_policies WHERE cue_key = ?1";
 /// Returns whether an execution of the cue holds up its next run at `now`. One that waits for it, or for a later instant,
 /// does not.
 pub fn is_running(read: &ReadTx<'_>, cue_key: CueKey, now: Timestamp) -> Result<bool> {
-    read.any(IS_RUNNING, params![cue_key, millis(now), millis(NEVER)])
+    read.any(IS_RUNNING, (cue_key, now, NEVER))
 }
 
 /// The execution that waits for the end of the earlier ones.
 pub fn buffered(read: &ReadTx<'_>, cue_key: CueKey) -> Result<Option<ExecutionKey>> {
-    read.find(BUFFERED, params![cue_key, millis(NEVER)])
+    read.find(BUFFERED, (cue_key, NEVER))
 }
 
 /// Returns whether a scheduled execution of the cue waits for another worker, because it has lost its claim.
@@ -110,9 +109,8 @@ pub fn has_lost(read: &ReadTx<'_>, cue_key: CueKey) -> Result<bool> {
 
 /// Before another execution of the cue starts: the scheduled ones that have lost their claims wait for its end.
 pub fn hold_lost(tx: &WriteTx<'_>, cue_key: CueKey, now: Timestamp) -> Result<()> {
-    let held =
-        tx.prepare_cached(HOLD_LOST)?.execute(params![cue_key, millis(NEVER), millis(now)])?;
-    tx.counters().add_queued(QueueName::Claim, -i64::try_from(held).unwrap_or(i64::MAX));
+    let held = tx.change(HOLD_LOST, (cue_key, NEVER, now))?;
+    tx.counters().add_queued(QueueName::Claim, -row_count(held));
     Ok(())
 }
 
@@ -126,7 +124,7 @@ pub fn end(tx: &WriteTx<'_>, key: ExecutionKey) -> Result<Option<CueKey>> {
 /// The next instant at which an execution expires, or an outcome is overdue.
 pub fn next_deadline(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
     let (expiry, outcome): (Option<Timestamp>, Option<Timestamp>) =
-        (read.find(NEXT_EXPIRY, [])?, read.find(NEXT_OUTCOME, [])?);
+        (read.find(NEXT_EXPIRY, ())?, read.find(NEXT_OUTCOME, ())?);
     Ok(expiry.into_iter().chain(outcome).min())
 }
 
@@ -144,7 +142,7 @@ pub fn list_expired(
     now: Timestamp,
     limit: usize,
 ) -> Result<Vec<ExpiredExecution>> {
-    read.all(EXPIRED, params![millis(now), row_count(limit)])
+    read.all(EXPIRED, (now, limit))
 }
 
 /// An attempt that has begun in time may still succeed.
@@ -159,7 +157,7 @@ pub fn expect_outcome(
     key: ExecutionKey,
     now: Timestamp,
 ) -> Result<Option<Timestamp>> {
-    Ok(tx.find::<Option<Timestamp>>(EXPECT_OUTCOME, params![key, millis(now)])?.flatten())
+    Ok(tx.find::<Option<Timestamp>>(EXPECT_OUTCOME, (key, now))?.flatten())
 }
 
 row! {
@@ -175,16 +173,16 @@ pub fn list_overdue_outcomes(
     now: Timestamp,
     limit: usize,
 ) -> Result<Vec<OverdueOutcome>> {
-    read.all(OVERDUE_OUTCOMES, params![millis(now), row_count(limit)])
+    read.all(OVERDUE_OUTCOMES, (now, limit))
 }
 
 pub fn miss_outcome(tx: &WriteTx<'_>, key: ExecutionKey, now: Timestamp) -> Result<()> {
-    tx.run(MISS_OUTCOME, params![key, OutcomeState::Missing.as_str(), millis(now)])
+    tx.run(MISS_OUTCOME, (key, OutcomeState::Missing, now))
 }
 
 /// No outcome of the user is waited for any longer.
 pub fn miss_outcomes_of_user(tx: &WriteTx<'_>, user_key: UserKey, now: Timestamp) -> Result<()> {
-    tx.run(MISS_OUTCOMES_OF_USER, params![user_key, OutcomeState::Missing.as_str(), millis(now)])
+    tx.run(MISS_OUTCOMES_OF_USER, (user_key, OutcomeState::Missing, now))
 }
 
 /// The executions of the cue follow its changed policies: the newest at once, the others by [`continue_change`].
@@ -194,19 +192,19 @@ pub fn follow_change(tx: &WriteTx<'_>, cue_key: CueKey) -> Result<()> {
 }
 
 pub fn has_changed(read: &ReadTx<'_>) -> Result<bool> {
-    read.any(FIRST_CHANGED, [])
+    read.any(FIRST_CHANGED, ())
 }
 
 /// Returns false if all executions follow the changes.
 pub fn continue_change(tx: &WriteTx<'_>) -> Result<bool> {
-    let changed: Option<(CueKey, ExecutionKey)> = tx.find(FIRST_CHANGED, [])?;
+    let changed: Option<(CueKey, ExecutionKey)> = tx.find(FIRST_CHANGED, ())?;
     let Some((cue_key, before)) = changed else { return Ok(false) };
     follow_batch(tx, cue_key, before)?;
     Ok(true)
 }
 
 fn follow_batch(tx: &WriteTx<'_>, cue_key: CueKey, before: ExecutionKey) -> Result<()> {
-    let batch = params![cue_key, before, CHANGE_BATCH];
+    let batch = (cue_key, before, CHANGE_BATCH);
     let oldest: Option<ExecutionKey> = tx.find(OLDEST_OF_BATCH, batch)?;
     tx.run(FOLLOW, batch)?;
     match oldest {

@@ -1,11 +1,10 @@
 use jiff::Timestamp;
-use rusqlite::params;
 use serde_json::json;
 
 use crate::domain::execution::worker::Worker;
 use crate::domain::row_keys::UserKey;
 use crate::error::Result;
-use crate::store::db::columns::{from_row, millis, row};
+use crate::store::db::columns::{row, select};
 use crate::store::{MAX_LIST_BYTES, ReadTx, WriteTx};
 
 /// Workers in one list, which has no pages; the latest heartbeats first. A choice, not a measurement.
@@ -37,7 +36,7 @@ pub fn is_taker_seen(
 ) -> Result<bool> {
     // As in the array, with its quotes: a search of the text is faster than to read a thousand arrays.
     let element = task.map(|task| json!(task).to_string());
-    read.one(TAKER_SEEN, params![user_key, millis(since), element, task])
+    read.one(TAKER_SEEN, (user_key, since, element, task))
 }
 
 pub fn record_heartbeat(
@@ -49,7 +48,7 @@ pub fn record_heartbeat(
 ) -> Result<bool> {
     tx.changes(
         "UPDATE workers SET handlers = ?3, last_heartbeat = ?4 WHERE user_key = ?1 AND worker_id = ?2",
-        params![user_key, worker_id, handlers, millis(now)],
+        (user_key, worker_id, handlers, now),
     )
 }
 
@@ -61,11 +60,8 @@ pub fn insert(
     handlers: &str,
     now: Timestamp,
 ) -> Result<()> {
-    tx.run(
-        "INSERT INTO workers (user_key, worker_id, handlers, last_heartbeat, registered_since)
-         VALUES (?1, ?2, ?3, ?4, ?4)",
-        params![user_key, worker_id, handlers, millis(now)],
-    )
+    let columns = "user_key, worker_id, handlers, last_heartbeat, registered_since";
+    tx.insert("workers", columns, (user_key, worker_id, handlers, now, now)).map(drop)
 }
 
 pub fn has_at_least(read: &ReadTx<'_>, user_key: UserKey, count: i64) -> Result<bool> {
@@ -78,7 +74,7 @@ pub fn delete_oldest(tx: &WriteTx<'_>, user_key: UserKey, until: Timestamp) -> R
         "DELETE FROM workers WHERE user_key = ?1 AND worker_id = (
                  SELECT worker_id FROM workers WHERE user_key = ?1 AND last_heartbeat <= ?2
                   ORDER BY last_heartbeat, worker_id LIMIT 1)",
-        params![user_key, millis(until)],
+        (user_key, until),
     )
 }
 
@@ -91,44 +87,25 @@ pub struct SilentWorker {
 row!(columns, "", Worker { worker_id, handlers, last_heartbeat, registered_since });
 
 pub fn list_silent(read: &ReadTx<'_>, until: Timestamp, limit: u32) -> Result<Vec<SilentWorker>> {
-    read.all(SILENT, params![millis(until), limit])
+    read.all(SILENT, (until, limit))
 }
 
 pub fn delete_silent(tx: &WriteTx<'_>, silent: &[SilentWorker], until: Timestamp) -> Result<()> {
-    let mut delete = tx.prepare_cached(
-        "DELETE FROM workers WHERE user_key = ?1 AND worker_id = ?2 AND last_heartbeat <= ?3",
-    )?;
-    for SilentWorker { user_key, worker_id } in silent {
-        delete.execute(params![user_key, worker_id, millis(until)])?;
-    }
-    Ok(())
+    let sql = "DELETE FROM workers WHERE user_key = ?1 AND worker_id = ?2 AND last_heartbeat <= ?3";
+    silent.iter().try_for_each(|worker| tx.run(sql, (worker.user_key, &worker.worker_id, until)))
 }
 
 /// The user's workers, latest heartbeat first, at most a thousand and [`MAX_LIST_BYTES`], and whether there are more.
 pub fn list(read: &ReadTx<'_>, user_key: UserKey) -> Result<(Vec<Worker>, bool)> {
-    let mut statement = read.prepare_cached(concat!(
-        "SELECT ",
-        columns!(),
-        " FROM workers WHERE user_key = ?1 ORDER BY last_heartbeat DESC, worker_id LIMIT ?2 + 0"
-    ))?;
-    let mut rows = statement.query(params![user_key, MAX_LISTED + 1])?;
-    let (mut workers, mut bytes) = (Vec::new(), 0);
-    while let Some(row) = rows.next()? {
-        if bytes > MAX_LIST_BYTES || workers.len() >= MAX_LISTED as usize {
-            return Ok((workers, true));
-        }
-        let worker: Worker = from_row(row)?;
-        bytes += worker.worker_id.len() + worker.handlers.as_str().len();
-        workers.push(worker);
-    }
-    Ok((workers, false))
+    let sql = select!(
+        columns,
+        "FROM workers WHERE user_key = ?1 ORDER BY last_heartbeat DESC, worker_id LIMIT ?2 + 0"
+    );
+    read.page(sql, (user_key, MAX_LISTED + 1), MAX_LISTED, MAX_LIST_BYTES)
 }
 
 pub fn delete(tx: &WriteTx<'_>, user_key: UserKey, worker_id: &str) -> Result<bool> {
-    tx.changes(
-        "DELETE FROM workers WHERE user_key = ?1 AND worker_id = ?2",
-        params![user_key, worker_id],
-    )
+    tx.changes("DELETE FROM workers WHERE user_key = ?1 AND worker_id = ?2", (user_key, worker_id))
 }
 
 #[cfg(test)]

@@ -174,7 +174,9 @@ impl Drop for PartialCopy<'_> {
             return;
         }
         for path in [&self.path, &sibling_path(&self.path, "-journal")] {
-            if let Err(error) = remove_if_exists(path) {
+            if let Err(error) = std::fs::remove_file(path)
+                && error.kind() != io::ErrorKind::NotFound
+            {
                 tracing::warn!(path = %path.display(), error = %error, "partial copy not removed");
             }
         }
@@ -248,12 +250,6 @@ fn move_aside(path: &Path) -> io::Result<Vec<MovedAside>> {
         }
     }
     Ok(renamed)
-}
-
-fn remove_if_exists(path: &Path) -> io::Result<()> {
-    let removed = std::fs::remove_file(path);
-    removed
-        .or_else(|error| if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) })
 }
 
 /// Unlike `Path::exists`, true for a broken symbolic link too.

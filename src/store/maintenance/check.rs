@@ -112,7 +112,7 @@ fn stuck_channels(read: &ReadTx<'_>) -> Result<Vec<String>> {
 }
 
 fn summarize(read: &ReadTx<'_>, now: Timestamp) -> Result<DatabaseSummary> {
-    let page_bytes: i64 = read.one("PRAGMA page_size", [])?;
+    let page_bytes: i64 = read.one("PRAGMA page_size", ())?;
     let PageUsage { pages, free } = retention::page_usage(read)?;
     let bytes = |pages: i64| u64::try_from(pages * page_bytes).unwrap_or(0);
     Ok(DatabaseSummary {
@@ -120,13 +120,13 @@ fn summarize(read: &ReadTx<'_>, now: Timestamp) -> Result<DatabaseSummary> {
         free_bytes: bytes(free),
         held_since: meta::held_since(read)?,
         last_seen: meta::last_seen(read)?,
-        users: read.one("SELECT count(*), count(disabled_at) FROM users", [])?,
-        cues: read.all("SELECT status, count(*) FROM cues GROUP BY status", [])?,
+        users: read.one("SELECT count(*), count(disabled_at) FROM users", ())?,
+        cues: read.all("SELECT status, count(*) FROM cues GROUP BY status", ())?,
         // Without those of deleted cues: no reader sees them.
         executions: read.all(
             "SELECT status, count(*) FROM executions WHERE cue_key NOT IN (SELECT cue_key FROM deleted_cues)
               GROUP BY status",
-            [],
+            (),
         )?,
         overdue: meta::overdue(read, now)?,
         next_due: due_cues::next(read)?,

@@ -2,7 +2,6 @@
 //! repeated: a crash leaves a file that is still ahead of its clock.
 
 use jiff::Timestamp;
-use rusqlite::params;
 
 use crate::domain::account::session::LIFETIME;
 use crate::domain::cue::{ScheduleSpec, StoredSchedule};
@@ -11,7 +10,7 @@ use crate::domain::row_keys::{CueKey, ExecutionKey};
 use crate::domain::schedule::{Occurrences, Schedule, ScheduleRule};
 use crate::domain::time::{just_before, saturating_add};
 use crate::error::Result;
-use crate::store::db::columns::millis;
+use crate::store::db::columns::schedule_columns;
 use crate::store::db::meta;
 use crate::store::{Store, WriteTx};
 
@@ -21,9 +20,11 @@ const CUES: i64 = 100;
 /// Executions in one transaction. Most are only read.
 const EXECUTIONS: i64 = 5_000;
 
-const LIST_CUES: &str = "SELECT key, next_run,
-    cron, every, counts_from, at, timezone, catch_up, start_at, end_at, jitter_seconds, delay_seconds FROM cues
-  WHERE key > ?1 ORDER BY key LIMIT ?2 + 0";
+const LIST_CUES: &str = concat!(
+    "SELECT key, next_run, ",
+    schedule_columns!(),
+    " FROM cues WHERE key > ?1 ORDER BY key LIMIT ?2 + 0"
+);
 
 const LIST_MISSED: &str =
     "SELECT key, first, count FROM missed_runs WHERE cue_key = ?1 AND last > ?2";
@@ -106,19 +107,16 @@ pub fn accept(store: &Store, now: Timestamp) -> Result<AcceptedClock> {
     }
     let finish = move |tx: &WriteTx<'_>| {
         for (table, column) in DATES {
-            tx.execute(
-                &format!("UPDATE {table} SET {column} = ?1 WHERE {column} > ?1"),
-                [millis(now)],
-            )?;
+            tx.run(&format!("UPDATE {table} SET {column} = ?1 WHERE {column} > ?1"), [now])?;
         }
-        tx.execute(
+        tx.run(
             "UPDATE told_failures SET remind_at = remind_at - told_at + ?1, told_at = ?1 WHERE told_at > ?1",
-            [millis(now)],
+            [now],
         )?;
-        let session_end = millis(saturating_add(now, LIFETIME));
-        tx.execute("UPDATE sessions SET created_at = min(created_at, ?1), seen_at = min(seen_at, ?1), expires_at = ?2
-                     WHERE expires_at > ?2", [millis(now), session_end])?;
-        tx.execute("DELETE FROM links WHERE kind = 'session' AND expires_at > ?1", [session_end])?;
+        let session_end = saturating_add(now, LIFETIME);
+        tx.run("UPDATE sessions SET created_at = min(created_at, ?1), seen_at = min(seen_at, ?1), expires_at = ?2
+                     WHERE expires_at > ?2", [now, session_end])?;
+        tx.run("DELETE FROM links WHERE kind = 'session' AND expires_at > ?1", [session_end])?;
         meta::accept_clock(tx, now)
     };
     store.write(finish).wait()?;
@@ -145,10 +143,7 @@ fn set_back_cues(
             && interval.from() > now
         {
             schedule.begin(now);
-            tx.run(
-                "UPDATE cues SET counts_from = ?2 WHERE key = ?1",
-                params!(cue_key, millis(now)),
-            )?;
+            tx.run("UPDATE cues SET counts_from = ?2 WHERE key = ?1", (cue_key, now))?;
         }
         let next_run = next_run
             .filter(|next| *next > now)
@@ -156,13 +151,13 @@ fn set_back_cues(
         let earlier = next_run.and_then(|(next, earlier)| (earlier < next).then_some(earlier));
         let (intervals, runs) = cut_missed(tx, *cue_key, &schedule, now)?;
         if earlier.is_some() || intervals > 0 {
-            tx.run(SET_CUE, params![cue_key, earlier.map(millis), runs])?;
+            tx.run(SET_CUE, (cue_key, earlier, runs))?;
         }
         (moved, cut) = (moved + usize::from(earlier.is_some()), cut + intervals);
     }
     let last = cues.last().map(|(key, ..)| *key);
     if let Some(last) = last {
-        tx.run(DATE_CUES, (after, last, millis(now)))?;
+        tx.run(DATE_CUES, (after, last, now))?;
     }
     Ok((last, moved, cut))
 }
@@ -173,14 +168,14 @@ fn cut_missed(
     schedule: &Schedule,
     now: Timestamp,
 ) -> Result<(usize, i64)> {
-    let rows: Vec<(i64, Timestamp, i64)> = tx.all(LIST_MISSED, (cue_key, millis(now)))?;
+    let rows: Vec<(i64, Timestamp, i64)> = tx.all(LIST_MISSED, (cue_key, now))?;
     let mut taken = 0;
     for (key, first, count) in &rows {
         let Occurrences { last, count: left, .. } = schedule.occurrences(just_before(*first), now);
         let left = i64::try_from(left).unwrap_or(i64::MAX).min(*count);
         match last.filter(|_| left > 0) {
-            Some(last) => tx.run(CUT_MISSED, [*key, millis(last), left])?,
-            None => tx.run(DELETE_MISSED, [*key])?,
+            Some(last) => tx.run(CUT_MISSED, (key, last, left))?,
+            None => tx.run(DELETE_MISSED, [key])?,
         };
         taken += count - left;
     }
@@ -194,9 +189,8 @@ fn set_back_executions(
 ) -> Result<Option<ExecutionKey>> {
     let last: Option<ExecutionKey> = tx.one(LAST_OF_BATCH, (after, EXECUTIONS))?;
     if let Some(last) = last {
-        let (now, lease) = (millis(now), millis(saturating_add(now, LEASE)));
         tx.run(NOTE_FIRED, (after, last, now))?;
-        tx.run(DATE_EXECUTIONS, (after, last, now, lease))?;
+        tx.run(DATE_EXECUTIONS, (after, last, now, saturating_add(now, LEASE)))?;
     }
     Ok(last)
 }

@@ -23,7 +23,7 @@ pub fn empty(tx: &WriteTx<'_>) -> Result<()> {
 }
 
 fn delete_all(tx: &WriteTx<'_>) -> Result<()> {
-    for table in tx.all::<String>(TABLES, [])? {
+    for table in tx.all::<String>(TABLES, ())? {
         tx.execute(&format!("DELETE FROM {table}"), [])?;
     }
     Ok(tx.execute_batch(RESET)?)

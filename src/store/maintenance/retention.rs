@@ -2,7 +2,6 @@
 //! cue disappears for every reader at once, its rows follow.
 
 use jiff::Timestamp;
-use rusqlite::{Params, params};
 
 use crate::domain::row_keys::{CueKey, ExecutionKey, UserKey};
 use crate::domain::time::EARLIEST_CLOCK;
@@ -11,7 +10,7 @@ use crate::store::cues::flows;
 use crate::store::cues::{
     self, OLDEST_FIRST, SharedPayload, current_payload_key, find_shared_payload,
 };
-use crate::store::db::columns::{FromRow, row_count};
+use crate::store::db::columns::{FromRow, ToRow, row_count};
 use crate::store::db::meta;
 use crate::store::{ReadTx, WakeSet, WriteTx};
 
@@ -64,7 +63,7 @@ pub struct PageUsage {
 }
 
 pub fn first_queued(read: &ReadTx<'_>) -> Result<Option<CueKey>> {
-    read.find("SELECT cue_key FROM retention_queue ORDER BY cue_key LIMIT 1", [])
+    read.find("SELECT cue_key FROM retention_queue ORDER BY cue_key LIMIT 1", ())
 }
 
 pub fn queued_cues(read: &ReadTx<'_>) -> Result<Vec<CueKey>> {
@@ -176,13 +175,13 @@ pub fn queue_cues(tx: &WriteTx<'_>, after: CueKey, up_to: CueKey, runs: i64) -> 
 }
 
 pub fn last_cue_key(read: &ReadTx<'_>) -> Result<CueKey> {
-    read.one("SELECT coalesce(max(key), 0) FROM cues", [])
+    read.one("SELECT coalesce(max(key), 0) FROM cues", ())
 }
 
 pub fn page_usage(read: &ReadTx<'_>) -> Result<PageUsage> {
     Ok(PageUsage {
-        pages: read.one("PRAGMA page_count", [])?,
-        free: read.one("PRAGMA freelist_count", [])?,
+        pages: read.one("PRAGMA page_count", ())?,
+        free: read.one("PRAGMA freelist_count", ())?,
     })
 }
 
@@ -235,7 +234,7 @@ pub fn delete_cue_later(tx: &WriteTx<'_>, user_key: UserKey, id: &str) -> Result
 
 pub fn delete_first_cues(tx: &WriteTx<'_>, user_key: UserKey, limit: u32) -> Result<bool> {
     let ids: Vec<String> =
-        tx.all("SELECT id FROM cues WHERE user_key = ?1 LIMIT ?2 + 0", params![user_key, limit])?;
+        tx.all("SELECT id FROM cues WHERE user_key = ?1 LIMIT ?2 + 0", (user_key, limit))?;
     for id in &ids {
         delete_cue_later(tx, user_key, id)?;
     }
@@ -243,8 +242,7 @@ pub fn delete_first_cues(tx: &WriteTx<'_>, user_key: UserKey, limit: u32) -> Res
 }
 
 fn remove_cue(tx: &WriteTx<'_>, user_key: UserKey, id: &str) -> Result<Option<CueKey>> {
-    let sql = "SELECT key FROM cues WHERE id = ?2 AND user_key = ?1";
-    let Some(cue_key) = tx.find(sql, params![user_key, id])? else { return Ok(None) };
+    let Some(cue_key) = cues::find_key(tx, user_key, id)? else { return Ok(None) };
     flows::leave(tx, cue_key)?;
     tx.run("DELETE FROM cues WHERE key = ?1", [cue_key])?;
     tx.run("DELETE FROM retention_queue WHERE cue_key = ?1", [cue_key])?;
@@ -258,7 +256,7 @@ fn wake_eraser(tx: &WriteTx<'_>) {
 }
 
 pub fn first_deleted_cue(read: &ReadTx<'_>) -> Result<Option<CueKey>> {
-    read.find("SELECT cue_key FROM deleted_cues ORDER BY cue_key LIMIT 1", [])
+    read.find("SELECT cue_key FROM deleted_cues ORDER BY cue_key LIMIT 1", ())
 }
 
 pub fn has_deleted_cues(read: &ReadTx<'_>, user_key: UserKey) -> Result<bool> {
@@ -300,7 +298,7 @@ fn delete_payloads(tx: &WriteTx<'_>, cue_key: CueKey) -> Result<bool> {
 fn delete_matching<K: FromRow + Copy>(
     tx: &WriteTx<'_>,
     find: &str,
-    parameters: impl Params,
+    parameters: impl ToRow,
     delete: impl FnMut(K) -> Result<i64>,
 ) -> Result<bool> {
     let keys: Vec<K> = tx.all(find, parameters)?;

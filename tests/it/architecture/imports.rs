@@ -59,12 +59,13 @@ fn reexports(code: &str) -> Vec<Vec<&str>> {
     uses.flat_map(|(at, found)| expand(&code[at + found.len()..])).collect()
 }
 
-/// Each `crate::module`: in a `use`, a path or an attribute.
+/// Each `crate::module`: in a `use`, a path or an attribute. Those of `system` count one by one.
 pub fn used_modules(code: &str) -> BTreeSet<&str> {
     let name_of =
         |rest: &'_ str| rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
     code.match_indices("crate::")
         .map(|(at, found)| &code[at + found.len()..])
+        .map(|rest| rest.strip_prefix("system::").unwrap_or(rest))
         .map(|rest| &rest[..name_of(rest)])
         .filter(|name| !name.is_empty() && *name != "routes")
         .collect()

@@ -12,9 +12,10 @@ pub struct Source {
 }
 
 impl Source {
-    /// The top-level module.
+    /// The top-level module. Those of `system` count one by one: each has imports of its own.
     pub fn module(&self) -> &str {
-        let first = self.path.split('/').next().unwrap();
+        let path = self.path.strip_prefix("system/").unwrap_or(&self.path);
+        let first = if path == "mod.rs" { "system" } else { path.split('/').next().unwrap() };
         first.strip_suffix(".rs").unwrap_or(first)
     }
 }

@@ -71,106 +71,6 @@ fn the_first_user_can_be_added_before_the_first_start() {
 }
 
 #[test]
-fn wrong_usage_exits_with_2_and_creates_no_file() {
-    let (folder, db) = new_file();
-    let plans = folder.path().join("plans.json");
-    fs::write(&plans, "{}").unwrap();
-    for arguments in [
-        &["user"][..],
-        &["user", "add"],
-        &["user", "add", "not an address"],
-        &["user", "add", "ann@example.com", "--default-plan", "gold"],
-        &["user", "add", "ann@example.com", "bob@example.com"],
-        &["user", "rename", "ann@example.com"],
-        &["user", "set-plan", "ann@example.com", "gold"],
-        &["key", "add", "ann@example.com", "--name", ""],
-        &["key", "list"],
-    ] {
-        fails(&db, arguments, 2);
-        assert!(!db.exists(), "{arguments:?}");
-    }
-    let text = fails(&db, &["user", "add", "ann@example.com", "--default-plan", "gold"], 2);
-    assert!(text.contains("free, pro, scale"), "{text}");
-    let text =
-        fails(&db, &["user", "add", "ann@example.com", "--plans", plans.to_str().unwrap()], 1);
-    assert!(text.contains("plans.json") && text.contains("free"), "{text}");
-    assert!(!db.exists());
-}
-
-#[test]
-fn an_unknown_address_or_key_error_names_the_list_command() {
-    let (_folder, db) = new_file();
-    ok(&db, &["user", "add", "ann@example.com"]);
-    for arguments in [
-        &["user", "set-plan", "bob@example.com", "pro"][..],
-        &["user", "disable", "bob@example.com"],
-        &["key", "add", "bob@example.com"],
-        &["key", "list", "bob@example.com"],
-    ] {
-        let text = fails(&db, arguments, 1);
-        assert!(text.contains("bob@example.com") && text.contains("cued user list"), "{text}");
-    }
-    let said = fails(&db, &["key", "revoke", "no-such-key"], 1);
-    assert!(said.contains("no-such-key") && said.contains("cued key list"), "{said}");
-    let said = fails(&db, &["user", "add", "ann@example.com"], 1);
-    assert!(said.contains("already registered"), "{said}");
-}
-
-#[test]
-fn users_are_listed_with_plan_and_state_one_per_line() {
-    let (_folder, db) = new_file();
-    ok(&db, &["user", "add", "ann@example.com"]);
-    ok(&db, &["user", "add", "bob@example.com", "--default-plan", "pro"]);
-    ok(&db, &["user", "disable", "bob@example.com"]);
-    let listed = rows(&ok(&db, &["user", "list"]));
-    let shown: Vec<[&str; 5]> =
-        listed.iter().map(|row| std::array::from_fn(|at| row[at].as_str())).collect();
-    assert_eq!(
-        shown,
-        [
-            ["ann@example.com", "free", "0", "active", "yes"],
-            ["bob@example.com", "pro", "0", "disabled", "no"]
-        ]
-    );
-    let created = listed[0][5..7].join(" ");
-    assert!(created.parse::<jiff::Timestamp>().is_ok(), "as in the tables of clients: {listed:?}");
-    let unlimited =
-        cued(&["user", "list", "--db"]).arg(&db).env("CUED_LIMITS", "off").output().unwrap();
-    let unlimited = String::from_utf8(unlimited.stdout).unwrap();
-    assert!(
-        unlimited.starts_with("EMAIL\tCUES\tSTATUS\t") && !unlimited.contains("pro"),
-        "{unlimited}"
-    );
-    let by_variable = cued(&["user", "list"]).env("CUED_DB", &db).output().unwrap();
-    assert_eq!(rows(&String::from_utf8(by_variable.stdout).unwrap()), listed);
-}
-
-#[test]
-fn lists_fit_the_terminal_and_an_empty_one_says_so() {
-    let (_folder, db) = new_file();
-    let email = format!("{}@example.com", "a.long.name.".repeat(4));
-    ok(&db, &["user", "add", &email]);
-    ok(&db, &["key", "add", &email, "--name", &"laptop ".repeat(9)]);
-    for arguments in [&["user", "list"][..], &["key", "list", &email]] {
-        let shown =
-            cued(arguments).arg("--db").arg(&db).env("CUED_COLUMNS", "80").output().unwrap();
-        let shown = String::from_utf8(shown.stdout).unwrap();
-        assert!(
-            shown.lines().count() > 1 && shown.contains(" ago") || shown.contains("now"),
-            "{shown}"
-        );
-        assert!(shown.lines().all(|line| line.chars().count() <= 80), "{shown}");
-    }
-    for (arguments, note) in [
-        ("billing list", "No request waits; --all shows decided ones.\n"),
-        ("billing list --all", "No user has requested a plan.\n"),
-    ] {
-        let shown = on(&db, &words(arguments));
-        assert_eq!((shown.stdout.as_slice(), stderr(&shown).as_str()), (&b""[..], note));
-    }
-}
-
-#[test]
 fn an_operator_is_appointed_and_dismissed_while_the_server_runs() {
     let server = Server::start(DEV_UNLIMITED);
     let (ann, bob) =
@@ -187,25 +87,6 @@ fn an_operator_is_appointed_and_dismissed_while_the_server_runs() {
     bob.get("/v1/admin/users").expect_error(404, "not_found");
     fails(&server.db(), &["user", "set-operator", "eve@example.com", "on"], 1);
     fails(&server.db(), &["user", "set-operator", "bob@example.com", "yes"], 2);
-}
-
-#[test]
-fn a_link_says_which_server_it_is_for_unless_the_server_is_named() {
-    let (_folder, db) = new_file();
-    ok(&db, &["user", "add", "ann@example.com"]);
-    let link = |flags: &[&str]| {
-        let output = on(&db, &[&["user", "link", "ann@example.com"], flags].concat());
-        (String::from_utf8(output.stdout.clone()).unwrap(), stderr(&output))
-    };
-    let (url, note) = link(&[]);
-    assert!(url.starts_with("http://127.0.0.1:8000/#/enter/"), "{url}");
-    assert!(
-        note.ends_with("If the server is not at http://127.0.0.1:8000, add --public-url URL.\n"),
-        "{note}"
-    );
-    let (url, note) = link(&["--public-url", "https://cue.example.com/"]);
-    assert!(url.starts_with("https://cue.example.com/#/enter/"), "{url}");
-    assert_eq!(note, "The URL works once, for five minutes.\n");
 }
 
 #[test]

@@ -75,32 +75,55 @@ fn a_manual_page_replaces_a_link_and_not_its_target() {
 /// The time of the server, which stands still.
 const TIME: &str = "2030-01-01T00:00:00Z";
 
+/// Transcripts that run at a time, each beside a server of its own.
+const AT_A_TIME: usize = 4;
+
 #[test]
 fn the_outputs_of_the_documentation_are_those_of_the_program() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/cli/transcripts");
-    let mut files: Vec<PathBuf> =
+    let files: Vec<PathBuf> =
         folder.read_dir().unwrap().map(|entry| entry.unwrap().path()).collect();
-    files.sort();
     assert!(!files.is_empty(), "there are no transcripts");
-    for file in files {
-        // `width_60.md` is at a terminal of 60 columns.
-        let name = file.file_stem().unwrap().to_str().unwrap();
-        let columns = name.strip_prefix("width_").unwrap_or("80");
-        let server = Server::with_test_clock(TIME);
-        let user = server.client().register("me@example.com");
-        let home = TempDir::new().unwrap();
-        let cases = TestCases::new();
-        cases
-            .register_bin("cued", Path::new(env!("CARGO_BIN_EXE_cued")))
-            .env("CUED_URL", server.url())
-            .env("CUED_API_KEY", user.key())
-            .env("HOME", home.path().to_str().unwrap())
-            .env("XDG_CONFIG_HOME", "")
-            .env("TZ", "UTC")
-            .env("LC_ALL", "C.UTF-8")
-            .env("CUED_COLUMNS", columns)
-            .case(&file);
-        cases.insert_var("[SERVER]", server.url()).unwrap();
-        cases.run();
+    let left = Mutex::new(files);
+    let next = || left.lock().unwrap().pop();
+    // The others run although one differs.
+    let differs = |file: &PathBuf| std::panic::catch_unwind(|| run_transcript(file)).is_err();
+    let run = || std::iter::from_fn(next).filter(differs).collect::<Vec<_>>();
+    let others = thread::scope(|scope| {
+        let threads = [(); AT_A_TIME].map(|()| scope.spawn(run));
+        threads.map(|thread| thread.join().unwrap()).concat()
+    });
+    assert!(others.is_empty(), "these transcripts differ: {others:?}");
+}
+
+/// Runs the commands of a transcript in a folder with its files: the blocks with a name, as in ```` ```yaml cues.yaml ````.
+fn run_transcript(file: &Path) {
+    // `width_60.md` is at a terminal of 60 columns, `pipe.md` in a pipe.
+    let name = file.file_stem().unwrap().to_str().unwrap();
+    let columns = name.strip_prefix("width_").unwrap_or(if name == "pipe" { "" } else { "80" });
+    let server = Server::with_test_clock(TIME);
+    let user = server.client().register("me@example.com");
+    let home = TempDir::new().unwrap();
+    let text = fs::read_to_string(file).unwrap();
+    for block in text.split("\n```").skip(1).step_by(2) {
+        let (info, content) = block.split_once('\n').unwrap();
+        if let Some((_, name)) = info.split_once(' ') {
+            fs::write(home.path().join(name), format!("{content}\n")).unwrap();
+        }
     }
+    let programs = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/cli/bin");
+    let cases = TestCases::new();
+    cases
+        .register_bins(["cued", "sh"].map(|name| (name, programs.join(name))))
+        .env("PROGRAM", env!("CARGO_BIN_EXE_cued"))
+        .env("CUED_URL", server.url())
+        .env("CUED_API_KEY", user.key())
+        .env("HOME", home.path().to_str().unwrap())
+        .env("XDG_CONFIG_HOME", "")
+        .env("TZ", "UTC")
+        .env("LC_ALL", "C.UTF-8")
+        .env("CUED_COLUMNS", columns)
+        .case(file);
+    cases.timeout(HANG_TIMEOUT).insert_var("[SERVER]", server.url()).unwrap();
+    cases.run();
 }

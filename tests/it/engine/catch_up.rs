@@ -5,7 +5,7 @@ use cued::domain::row_keys::{CueKey, UserKey};
 use cued::domain::schedule::catch_up::{MissReason, Outage};
 use cued::domain::schedule::{CatchUp, Schedule};
 use cued::engine::scheduler::Scheduler;
-use cued::service::fire::{CueFirer, FireSummary, SchedulerClock};
+use cued::service::fire::{CueFirer, FireSummary};
 use cued::store::ReadTx;
 use cued::store::alerts::{self, AlertFilter};
 use cued::store::executions::claims::{self, ClaimFilter};
@@ -31,8 +31,7 @@ fn add(fixture: &Fixture, user: UserKey, count: usize, catch_up: CatchUp) {
 
 /// One transaction of the scheduler after an outage that ended at `until`.
 fn fire_batch(fixture: &Fixture, outage: Outage, limit: usize) -> FireSummary {
-    let clock = SchedulerClock { outage: Some(outage), last_seen: outage.until, is_test: false };
-    let firer = CueFirer::with_clock(&fixture.app, clock, fixture.now());
+    let firer = CueFirer::new(&fixture.app, fixture.now());
     fixture.write(move |tx| firer.fire_due(tx, outage, &[], limit).unwrap())
 }
 
@@ -102,9 +101,7 @@ fn a_cue_that_was_chosen_before_its_outage_fires_once() {
     let (fixture, _) = minutely(3, CatchUp::All);
     fixture.advance(2 * 60 + 30);
     let outage = Outage::before(fixture.now(), MissReason::Clock);
-    let clock = SchedulerClock { outage: Some(outage), last_seen: outage.until, is_test: false };
-    let app = &fixture.app;
-    let firer = CueFirer::with_clock(app, clock, fixture.now());
+    let firer = CueFirer::new(&fixture.app, fixture.now());
     let fired =
         fixture.write(move |tx| firer.fire_due(tx, outage, &[1, 2].map(CueKey::new), 500).unwrap());
     assert_eq!((fired.cues, fired.executions), (3, 6));

@@ -3,14 +3,14 @@
 use cued::clock::Clock;
 use cued::domain::cue::{Cue, CueStatus};
 use cued::domain::execution::ExecutionStatus;
+use cued::domain::execution::worker::workers_return_by;
 use cued::domain::ids::ExecutionId;
 use cued::domain::notification::alert::{Alert, AlertType};
 use cued::domain::row_keys::{CueKey, UserKey};
 use cued::domain::schedule::Schedule;
 use cued::engine::scheduler::Scheduler;
-use cued::engine::scheduler::reaper::{
-    follow_changes, look_for_unclaimed, next_look, release_expired_claims,
-};
+use cued::engine::scheduler::reaper::{follow_changes, look_for_unclaimed, release_expired_claims};
+use cued::service::deadlines::next_check;
 use cued::store::alerts::{self, AlertFilter};
 use cued::store::cues;
 use cued::store::executions::{claims, policies};
@@ -24,6 +24,11 @@ fn look(fixture: &Fixture) -> usize {
         batches += 1;
     }
     batches
+}
+
+fn next_look(fixture: &Fixture) -> Option<Timestamp> {
+    let from = workers_return_by(fixture.app.outage());
+    fixture.app.store.read_blocking(|read| next_check(read, from)).unwrap()
 }
 
 fn look_after(fixture: &Fixture, seconds: i64) {
@@ -98,12 +103,12 @@ fn a_claim_ends_the_wait_and_a_lost_claim_begins_another() {
     let id = fixture.run(&cue, json!({}));
     fixture.advance(600);
     fixture.claim(user, id, "w1");
-    assert_eq!(next_look(&fixture.app).unwrap(), None);
+    assert_eq!(next_look(&fixture), None);
     look_after(&fixture, 1_200);
     assert_eq!(alerts(&fixture, user), []);
     fixture.app.clock.set(after_begin(1_500));
     assert_eq!(release_expired_claims(&fixture.app, fixture.now()).unwrap().released, 1);
-    assert_eq!(next_look(&fixture.app).unwrap(), Some(after_begin(2_400)));
+    assert_eq!(next_look(&fixture), Some(after_begin(2_400)));
     look_after(&fixture, 2_699);
     let kinds: Vec<_> = alerts(&fixture, user).iter().map(|it| it.alert_type.as_str()).collect();
     assert_eq!(kinds, ["unclaimed", "claim_lost"]);
@@ -147,7 +152,7 @@ fn hourly_executions_get_an_alert_each_whatever_the_delay_of_the_scheduler() {
     for (hour, millis) in [(0, 40), (1, 5), (2, 60), (3, 0)] {
         fixture.app.clock.set(late(hour, millis));
         fixture.run(&cue, json!({}));
-        while let Some(next) = next_look(&fixture.app).unwrap() {
+        while let Some(next) = next_look(&fixture) {
             fixture.app.clock.set(next);
             look(&fixture);
         }
@@ -171,7 +176,7 @@ fn ten_thousand_unclaimed_executions_are_handled_in_bounded_batches() {
     let waiting = fixture.app.store.read(move |read| claims::count_waiting(read, cue.key, 10_000));
     let left = fixture.app.store.read(move |read| claims::count_waiting(read, failing.key, 10_000));
     assert_eq!((waiting.wait().unwrap(), left.wait().unwrap()), (5_000, 0));
-    assert_eq!(next_look(&fixture.app).unwrap(), None);
+    assert_eq!(next_look(&fixture), None);
 }
 
 /// Changes the time of a cue as a request does.
@@ -195,7 +200,7 @@ fn a_changed_time_for_claims_applies_in_parts_that_outlast_a_restart() {
         fixture.run(&other, json!({}));
     }
     look_after(&fixture, 1_800);
-    assert_eq!(next_look(&fixture.app).unwrap(), None);
+    assert_eq!(next_look(&fixture), None);
     change_time(&fixture, &cue, Some(30));
     let waiting = |fixture: &Fixture, key: CueKey| {
         let count = fixture.app.store.read(move |read| claims::count_waiting(read, key, 10_000));
@@ -214,7 +219,7 @@ fn a_changed_time_for_claims_applies_in_parts_that_outlast_a_restart() {
     }
     look(&fixture);
     assert_eq!((waiting(&fixture, cue.key), waiting(&fixture, other.key)), (0, 5));
-    assert_eq!(next_look(&fixture.app).unwrap(), None);
+    assert_eq!(next_look(&fixture), None);
 }
 
 #[test]
@@ -227,7 +232,7 @@ fn workers_have_a_minute_to_come_back_after_an_outage() {
     fixture.app.clock.set(after_begin(200_000));
     fixture.app.clock.accept();
     Scheduler::start(&fixture.app).unwrap().run_once(&fixture.app).unwrap();
-    let from = next_look(&fixture.app).unwrap().unwrap();
+    let from = next_look(&fixture).unwrap();
     assert_eq!(from, after_begin(200_060) - SignedDuration::from_millis(1));
     look_after(&fixture, 200_059);
     assert_eq!(
@@ -279,5 +284,5 @@ fn executions_of_a_deleted_cue_and_of_a_disabled_account_are_left_alone() {
     ));
     look_after(&fixture, 900);
     assert_eq!((alerts(&fixture, ada).len(), alerts(&fixture, bob).len()), (0, 0));
-    assert_eq!(next_look(&fixture.app).unwrap(), None);
+    assert_eq!(next_look(&fixture), None);
 }

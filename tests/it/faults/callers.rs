@@ -43,13 +43,30 @@ fn open_from(source: &str, addr: SocketAddr, count: usize, request: &[u8]) -> Ve
     (0..count).map(connect).collect()
 }
 
+/// The head of a request with the key of a user, and what follows its headers.
+fn head_of(user: &Client, line: &str, more: &str) -> String {
+    format!(
+        "{line} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\n{more}\r\n",
+        user.key()
+    )
+}
+
+/// A body of which almost all is sent.
+fn unfinished_body(user: &Client) -> Vec<u8> {
+    let head = head_of(user, "POST /v1/cues", "Content-Length: 2000000\r\n");
+    [head.as_bytes(), &vec![b' '; 1_990_000]].concat()
+}
+
+fn cue_with(text: String) -> Value {
+    with(worker_cue("n", YEARLY), json!({"payload": {"text": text}}))
+}
+
 /// Creates a cue and reads the status, each on a new connection.
 #[track_caller]
 fn assert_served(server: &Server, user: &Client) {
     let (begun, busy) = (Instant::now(), busy_time(server.pid()));
-    let daily = json!({"type": "recurring", "cron": "@daily"});
-    user.clone().create(&json!({"name": "n", "transport": "worker", "schedule": daily}));
-    user.with_key("none").get("/status").expect(200);
+    user.clone().create(&worker_cue("n", YEARLY));
+    user.with_key("none").read("/status");
     let (took, busy) = (begun.elapsed(), busy_time(server.pid()) - busy);
     // A server that works, or waits for a processor of a busy machine, may be slow. It must not wait for other callers.
     assert!(
@@ -69,16 +86,11 @@ fn assert_bounded(server: &Server) {
 fn unfinished_large_bodies_of_one_account_leave_room_for_others() {
     let server = Server::start(DEV_UNLIMITED);
     let (user, greedy) = (server.user(), server.user());
-    let head = format!(
-        "POST /v1/cues HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\nContent-Length: 2000000\r\n\r\n",
-        greedy.key()
-    );
-    let request = [head.as_bytes(), &vec![b' '; 1_990_000]].concat();
+    let request = unfinished_body(&greedy);
     let mut crowd: Vec<_> = (0..64).map(|_| open(server.addr(), &request)).collect();
     assert_served(&server, &user);
-    let large = json!({"name": "n", "transport": "worker", "schedule": {"type": "recurring", "cron": "@daily"},
-                       "payload": {"text": "x".repeat(1_000_000)}});
-    user.post("/v1/cues", &large).expect(201);
+    let large = cue_with("x".repeat(1_000_000));
+    user.create(&large);
     let refused = || {
         // Bodies that arrive together refuse each other: more are open until the held ones use up the share.
         crowd.push(open(server.addr(), &request));
@@ -93,16 +105,9 @@ fn unfinished_large_bodies_of_one_account_leave_room_for_others() {
 fn unread_responses_of_one_account_hold_only_its_share() {
     let server = Server::start(DEV_UNLIMITED);
     let (user, greedy) = (server.user(), server.user());
-    let large = json!({"name": "n", "transport": "worker", "schedule": {"type": "recurring", "cron": "@daily"},
-                       "payload": {"text": "x".repeat(1_000_000)}});
-    let fire = format!("/v1/cues/{}/fire", greedy.create(&large)["id"].as_str().unwrap());
-    for _ in 0..4 {
-        greedy.post(&fire, &json!({})).expect(200);
-    }
-    let request = format!(
-        "GET {LIST} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\n\r\n",
-        greedy.key()
-    );
+    let cue = greedy.create(&cue_with("x".repeat(1_000_000)));
+    (0..4).for_each(|_| drop(greedy.fire(&cue)));
+    let request = head_of(&greedy, &format!("GET {LIST}"), "");
     let mut crowd: Vec<_> = (0..40).map(|_| open(server.addr(), request.as_bytes())).collect();
     // Each has the beginning of a response, and most of them an error.
     let statuses = crowd.iter_mut().map(|stream| {
@@ -116,20 +121,15 @@ fn unread_responses_of_one_account_hold_only_its_share() {
     assert_served(&server, &user);
     assert_bounded(&server);
     drop(crowd);
-    until("the share is returned", || (greedy.clone().get(LIST).status == 200).then_some(()));
+    until_true("the share is returned", || greedy.clone().get(LIST).status == 200);
 }
 
 #[test]
 fn unfinished_large_bodies_of_many_accounts_leave_room_for_a_newcomer() {
     let (server, user) = Server::with_user(DEV_UNLIMITED);
-    let body = vec![b' '; 1_990_000];
     let mut crowd = Vec::new();
     for _ in 0..5 {
-        let head = format!(
-            "POST /v1/cues HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\nContent-Length: 2000000\r\n\r\n",
-            server.user().key()
-        );
-        let request = [head.as_bytes(), &body].concat();
+        let request = unfinished_body(&server.user());
         crowd.extend((0..10).map(|_| open(server.addr(), &request)));
     }
     for _ in 0..5 {
@@ -156,9 +156,7 @@ fn bodies_that_never_come_give_way_to_other_connections() {
 
 /// Requests `path` and reads nothing but the status.
 fn begin_response(user: &Client, server: &Server, path: &str) -> TcpStream {
-    let key = user.key();
-    let head =
-        format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {key}\r\n\r\n");
+    let head = head_of(user, &format!("GET {path}"), "");
     let mut stream = open(server.addr(), head.as_bytes());
     let mut start = [0; 12];
     stream.read_exact(&mut start).unwrap();
@@ -170,11 +168,9 @@ fn begin_response(user: &Client, server: &Server, path: &str) -> TcpStream {
 fn a_change_without_room_for_its_response_is_not_made() {
     let (server, user) = Server::with_user(DEV_UNLIMITED);
     // Six times as large in the stored form.
-    let large = json!({"name": "n", "transport": "worker", "schedule": {"type": "recurring", "cron": "0 0 1 1 *"},
-                       "payload": {"text": "\u{7f}".repeat(1_040_000)}});
-    let path = format!("/v1/cues/{}", user.create(&large)["id"].as_str().unwrap());
-    let run = user.post(&format!("{path}/fire"), &json!({})).expect(200);
-    let execution = format!("/v1/executions/{}", id(&run));
+    let large = cue_with("\u{7f}".repeat(1_040_000));
+    let cue = user.create(&large);
+    let (path, execution) = (cue_path(&cue), format!("/v1/executions/{}", user.fire(&cue)));
     // A third does not fit into the account's share of 16 MiB.
     let mut unread = [(); 2].map(|()| begin_response(&user, &server, &path));
     let changes = [
@@ -189,17 +185,14 @@ fn a_change_without_room_for_its_response_is_not_made() {
         // Who reads nothing for 10 s is disconnected.
         unread.iter_mut().for_each(|stream| stream.read_exact(&mut vec![0; 512 << 10]).unwrap());
         let refused = user.call(method, path, &[], body.as_bytes()).unwrap();
-        refused.expect_error(503, "server_busy");
-        assert_eq!(refused.header("retry-after"), Some("1"), "{method} {path}");
+        refused.refuses_for(1, 503, "server_busy");
     }
     // Small ones are made, and answered.
-    let small = json!({"name": "s", "transport": "worker", "schedule": {"type": "recurring", "cron": "@daily"}});
+    let small = worker_cue("s", "@daily");
     user.create(&small);
     drop(unread);
-    let list = user.get("/v1/cues").expect(200);
-    let names: Vec<_> = list["cues"].as_array().unwrap().iter().map(|cue| &cue["name"]).collect();
-    assert_eq!(names, ["s", "n"]);
-    let runs = user.get("/v1/executions").expect(200);
+    assert_eq!(user.read("/v1/cues").column("cues", "name"), ["s", "n"]);
+    let runs = user.read("/v1/executions");
     assert_eq!((&runs["total"], &runs["executions"][0]["status"]), (&json!(1), &json!("pending")));
     user.post("/v1/executions/claim", &json!({})).expect(200);
 }
@@ -231,7 +224,7 @@ fn large_bodies_of_some_accounts_leave_the_http_threads_to_others() {
         // A caller that waits for a large body each time gets at most one answer for each. A thread that panics is
         // finished too: the scope then fails the test.
         while answers < MANY && greedy.iter().any(|thread| !thread.is_finished()) {
-            status.clone().get("/status").expect(200);
+            status.clone().read("/status");
             answers += 1;
         }
         assert_eq!(answers, MANY, "answers beside {} large bodies", greedy.len());

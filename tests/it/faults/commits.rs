@@ -192,7 +192,7 @@ impl Trial {
                     DispatcherMode::Running,
                 )
             });
-            if posts.is_empty() && self.notifications.is_clear() {
+            if posts.is_empty() && self.notifications.unfinished() == 0 {
                 return;
             }
             let now = self.fixture.now();

@@ -25,11 +25,10 @@ fn create_until_refused(user: &Client) -> BTreeSet<String> {
     loop {
         let response = user.post("/v1/cues", &work());
         if response.status != 201 {
-            response.expect_error(503, "storage_unavailable");
-            assert_eq!(response.header("retry-after"), Some("5"));
+            response.refuses_for(5, 503, "storage_unavailable");
             return created;
         }
-        created.insert(response.json()["id"].as_str().unwrap().to_owned());
+        created.insert(response.json().text("id").to_owned());
         assert!(created.len() < 10_000, "the disk is never full");
     }
 }
@@ -66,18 +65,13 @@ fn a_full_disk_refuses_writes_serves_reads_and_recovers_with_space() {
     let Some(disk) = Disk::mount("4m") else { return };
     let mut server = Server::start_on(&disk.db(), &[DEV_UNLIMITED, &METRICS, &DEBUG].concat());
     let (user, receiver) = (server.user(), Receiver::start());
-    let hook = json!({
-        "name": "hook",
-        "schedule": {"type": "recurring", "cron": "@daily"},
-        "callback": {"url": receiver.url()},
-    });
+    let hook = webhook_cue("hook", "@daily", &receiver.url());
     receiver.react(Reaction::Hang);
     let delivery = user.fire(&user.create(&hook));
     let claimed = user.fire(&user.create(&work()));
     user.post(&format!("/v1/executions/{claimed}/claim"), &json!({"worker_id": "w"})).expect(200);
     receiver.wait_hanging(1);
-    let mut stream = EventReader::open(server.addr(), &user, "?types=server");
-    assert_eq!(stream.next().0, "hello");
+    let mut stream = EventReader::follow(server.addr(), &user, "?types=server");
     // A reader: while it reads, no checkpoint makes room in the log.
     let reader = Connection::open(server.db()).unwrap();
     reader.execute_batch("BEGIN; SELECT count(*) FROM users").unwrap();
@@ -97,23 +91,23 @@ fn a_full_disk_refuses_writes_serves_reads_and_recovers_with_space() {
     user.post(&outcome, &json!({"success": true})).expect_error(503, "storage_unavailable");
     user.post("/v1/executions/claim", &json!({})).expect_error(409, "claim_failed");
 
-    assert_eq!(user.get("/v1/cues").expect(200)["total"], 2 + kept.len());
+    assert_eq!(user.read("/v1/cues")["total"], 2 + kept.len());
     assert_eq!(user.execution(&delivery)["status"], "delivering");
     assert_eq!(user.execution(&claimed)["outcome"], json!(null));
-    assert_eq!(user.get("/status").expect(200)["status"], "degraded");
-    assert_eq!(user.get("/health").expect(200)["services"]["database"], "not writable");
+    assert_eq!(user.read("/status")["status"], "degraded");
+    assert_eq!(user.read("/health")["services"]["database"], "not writable");
     assert_eq!(scrape(&server).value("cued_database_writable", &[]), 0.0);
     assert_eq!(stream.next().1["state"], "unwritable");
 
     drop(reader);
     disk.free();
-    until("the result of the delivery is stored", || {
-        (user.execution(&delivery)["status"] == "success").then_some(())
+    until_true("the result of the delivery is stored", || {
+        user.execution(&delivery)["status"] == "success"
     });
-    assert_eq!(user.get("/status").expect(200)["status"], "healthy");
+    assert_eq!(user.read("/status")["status"], "healthy");
     stream.until(|_, data| data["state"] == "writable");
     user.post(&outcome, &json!({"success": true})).expect(200);
-    kept.insert(user.create(&work())["id"].as_str().unwrap().to_owned());
+    kept.insert(user.create(&work()).text("id").to_owned());
     assert_eq!((receiver.count(), &user.execution(&delivery)["attempts"]), (1, &json!(1)));
     assert_eq!(server.stop(), Some(0), "{}", server.log());
 
@@ -134,11 +128,7 @@ fn runs_due_while_the_disk_is_full_run_once_there_is_space() {
         &[DEV_UNLIMITED, &DEBUG, &["--test-clock", "2030-01-01T00:00:00Z"]].concat(),
     );
     let (user, receiver) = (server.user(), Receiver::start());
-    let cue = user.create(&json!({
-        "name": "hook",
-        "schedule": {"type": "recurring", "cron": "@hourly"},
-        "callback": {"url": receiver.url()},
-    }));
+    let cue = user.create(&webhook_cue("hook", "@hourly", &receiver.url()));
     disk.fill();
     create_until_refused(&user);
     beat_until_refused(&user);
@@ -154,7 +144,7 @@ fn runs_due_while_the_disk_is_full_run_once_there_is_space() {
         let moved = moved.join().unwrap();
         assert_eq!((&moved["fired"], &moved["delivered"]), (&json!(3), &json!(3)));
     });
-    let cue = user.get(&format!("/v1/cues/{}", id(&cue))).expect(200);
+    let cue = user.cue(&cue);
     assert_eq!((&cue["run_count"], &cue["missed_count"]), (&json!(3), &json!(0)));
     assert_eq!(receiver.count(), 3);
 }
@@ -194,7 +184,7 @@ fn recovered_disk_space_is_noticed_without_a_write_request() {
     disk.fill();
     create_until_refused(&user);
     beat_until_refused(&user);
-    let status = || user.get("/status").expect(200)["status"].clone();
+    let status = || user.read("/status")["status"].clone();
     assert_eq!(status(), "degraded");
     let count = |text: &str| server.log().matches(text).count();
     let begun = count("cannot be written");
@@ -204,9 +194,9 @@ fn recovered_disk_space_is_noticed_without_a_write_request() {
     // No line for each refused write.
     assert_eq!((begun > 0, count("cannot be written")), (true, begun));
     disk.free();
-    until("the server recovers by itself", || (status() == "healthy").then_some(()));
-    assert_eq!(user.get("/health").expect(200)["services"]["database"], "ok");
-    until("the end is logged", || (count("can be written again") == begun).then_some(()));
+    until_true("the server recovers by itself", || status() == "healthy");
+    assert_eq!(user.read("/health")["services"]["database"], "ok");
+    until_true("the end is logged", || count("can be written again") == begun);
     assert_eq!(count("ERROR"), begun);
 }
 
@@ -251,7 +241,7 @@ fn unconfirmed_accounts_together_store_a_quarter_of_the_free_disk() {
     cue["payload"] = json!({"data": "x".repeat(500_000)});
     bob.create(&cue);
     let refused = cid.post("/v1/cues", &cue).expect_error(403, "storage_limit_exceeded");
-    let message = refused["error"]["message"].as_str().unwrap();
+    let message = refused.message();
     assert!(message.contains("the disk") && message.contains("confirm the address"), "{message}");
     cid.create(&work());
     first.create(&cue);
@@ -320,7 +310,7 @@ fn a_write_without_changes_does_not_end_the_disk_full_state() {
     };
     let is_writable = || api.fixture.app.store.is_writable();
     grow_by(0);
-    until("the disk is full", || (user.post("/v1/cues", &work()).status == 503).then_some(()));
+    until_true("the disk is full", || user.post("/v1/cues", &work()).status == 503);
     assert!(!is_writable());
     assert_eq!(user.post("/v1/cues", &json!({})).status, 422);
     assert_eq!(user.post("/v1/executions/claim", &json!({})).status, 409);
@@ -338,15 +328,15 @@ fn a_lock_of_another_program_is_awaited_and_then_reported() {
     let other = server.sqlite();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     user.post("/v1/cues", &work()).expect_error(503, "storage_unavailable");
-    assert_eq!(user.get("/v1/cues").expect(200)["total"], 0);
+    assert_eq!(user.read("/v1/cues")["total"], 0);
     std::thread::scope(|scope| {
         let (waiter, user) = (user.clone(), user.clone());
         let waits = scope.spawn(move || waiter.create(&work()));
-        user.get("/v1/cues").expect(200);
+        user.read("/v1/cues");
         other.execute_batch("ROLLBACK").unwrap();
         waits.join().unwrap();
     });
-    assert_eq!(user.get("/v1/cues").expect(200)["total"], 1);
+    assert_eq!(user.read("/v1/cues")["total"], 1);
 }
 
 /// A file system in memory, unmounted on drop.

@@ -142,7 +142,7 @@ fn a_second_server_is_refused_although_the_lock_file_was_deleted() {
     assert!(fails(&server.db(), &restore, 1).contains("in use by another cued"));
     ok(&server.db(), &["user", "list"]);
     assert_eq!(run(&["check", server.db().to_str().unwrap()]).status.code(), Some(0));
-    user.get("/v1/cues").expect(200);
+    user.read("/v1/cues");
     assert_eq!(server.stop(), Some(0));
     ok(&server.db(), &restore);
     server.restart();
@@ -167,30 +167,29 @@ fn damage_found_at_run_time_is_reported_until_the_next_start() {
     let user = user.at(server.addr());
     let size = page_size(&sound);
     let file = File::options().write(true).open(server.db()).unwrap();
-    let mut stream = EventReader::open(server.addr(), &user, "?types=server");
-    assert_eq!(stream.next().0, "hello");
+    let mut stream = EventReader::follow(server.addr(), &user, "?types=server");
     for page in pages {
         file.write_all_at(&vec![0xff; size], u64::from(page - 1) * size as u64).unwrap();
     }
-    let status = || user.get("/status").expect(200);
+    let status = || user.read("/status");
     assert_eq!(status(), json!({"status": "healthy"}), "the damage is not known yet");
     assert_eq!(scrape(&server).value("cued_database_corrupt", &[]), 0.0);
     user.get("/v1/alerts").expect_error(500, "internal_error");
     let reason = "the database file is damaged: stop cued, then run `cued check`";
     assert_eq!(status(), json!({"status": "degraded", "reason": reason}));
-    let health = user.get("/health").expect(200);
+    let health = user.read("/health");
     assert_eq!((&health["status"], &health["reason"]), (&json!("degraded"), &json!(reason)));
     assert_eq!(health["services"]["database"], "damaged");
     let (event, data) = stream.next();
     assert_eq!((event.as_str(), &data["state"]), ("server.state", &json!("damaged")));
     assert_eq!(scrape(&server).value("cued_database_corrupt", &[]), 1.0);
-    user.get("/v1/cues").expect(200);
+    user.read("/v1/cues");
     assert_eq!(status()["status"], "degraded", "a correct response does not prove the rest sound");
 
     server.kill();
     fs::write(server.db(), &sound).unwrap();
     server.restart();
-    assert_eq!(user.at(server.addr()).get("/status").expect(200), json!({"status": "healthy"}));
+    assert_eq!(user.at(server.addr()).read("/status"), json!({"status": "healthy"}));
 }
 
 /// The state after a power cut: the file and the write-ahead log, without anything that only memory held.
@@ -219,7 +218,7 @@ fn killed_server() -> (Remains, String, Vec<(usize, String)>) {
             let payload = json!({"text": "x".repeat(number * 50)});
             let cue =
                 json!({"name": "n", "transport": "worker", "schedule": daily, "payload": payload});
-            let id = user.create(&cue)["id"].as_str().unwrap().to_owned();
+            let id = user.create(&cue).text("id").to_owned();
             (
                 usize::try_from(fs::metadata(beside(&server.db(), "-wal")).unwrap().len()).unwrap(),
                 id,
@@ -254,8 +253,8 @@ fn a_wal_torn_by_a_power_cut_keeps_every_whole_commit() {
         for log in [cut, garbled] {
             let db = remains.put(&folder, &log);
             let mut server = Server::start_on(&db, DEV_UNLIMITED);
-            let listed = server.client().with_key(&key).get("/v1/cues?limit=100").expect(200);
-            let mut there: Vec<&str> = listed["cues"].as_array().unwrap().iter().map(id).collect();
+            let listed = server.client().with_key(&key).read("/v1/cues?limit=100");
+            let mut there: Vec<&str> = listed.list("cues").iter().map(id).collect();
             let mut expected: Vec<&str> = acknowledged
                 .iter()
                 .filter(|(end, _)| *end <= tear)
@@ -291,7 +290,7 @@ fn a_checkpoint_torn_by_a_power_cut_is_repeated() {
     }
     fs::write(&db, &torn).unwrap();
     let mut server = Server::start_on(&db, DEV_UNLIMITED);
-    let listed = server.client().with_key(&key).get("/v1/cues?limit=100").expect(200);
+    let listed = server.client().with_key(&key).read("/v1/cues?limit=100");
     assert_eq!(listed["total"], acknowledged.len());
     assert_eq!(server.stop(), Some(0));
     assert_sound(&server.sqlite());
@@ -310,7 +309,7 @@ fn a_young_file_keeps_its_tables_and_its_first_user_without_its_log() {
             None => fs::remove_file(&log).unwrap(),
         }
         server.restart();
-        user.at(server.addr()).get("/v1/auth/me").expect(200);
+        user.at(server.addr()).me();
         let stranger =
             server.client().post("/v1/auth/register", &json!({"email": "eve@example.com"}));
         stranger.expect_error(403, "registration_disabled");

@@ -6,18 +6,12 @@ use crate::support::*;
 
 const START: &str = "2026-01-05T00:00:00Z";
 
-fn names(object: &Value) -> Vec<&str> {
-    let mut names: Vec<&str> = object.as_object().unwrap().keys().map(String::as_str).collect();
-    names.sort_unstable();
-    names
-}
-
 fn is_lower_hex(text: &str, digits: usize) -> bool {
     text.len() == digits && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
 fn keys(user: &Client) -> Vec<Value> {
-    user.get("/v1/auth/keys").expect(200)["keys"].as_array().unwrap().clone()
+    user.read("/v1/auth/keys").list("keys").clone()
 }
 
 #[test]
@@ -26,11 +20,10 @@ fn registration_returns_the_key_once() {
     let client = server.client();
     let made =
         client.post("/v1/auth/register", &json!({"email": "  Ann@Example.COM "})).expect(201);
-    assert_eq!(names(&made), ["api_key", "email", "id"]);
     assert_eq!(made["email"], "ann@example.com");
-    let key = made["api_key"].as_str().unwrap();
+    let key = made.text("api_key");
     assert!(is_lower_hex(key.strip_prefix("cue_sk_").unwrap(), 32), "{key}");
-    let me = client.with_key(key).get("/v1/auth/me").expect(200);
+    let me = client.with_key(key).me();
     assert_eq!(me["id"], made["id"]);
     assert!(!me.to_string().contains(key));
     assert!(!server.log().contains(key));
@@ -57,17 +50,15 @@ fn by_default_registration_closes_after_the_first_user() {
 fn closed_registration_refuses_and_names_the_operator_command() {
     let server = Server::start(&["--registration", "closed"]);
     let response = server.client().post("/v1/auth/register", &json!({"email": "ann@example.com"}));
-    let refused = response.expect_error(403, "registration_disabled");
-    assert!(refused["error"]["message"].as_str().unwrap().contains("cued user add"), "{refused}");
+    response.refuses(403, "registration_disabled", "cued user add");
 }
 
 #[test]
 fn me_returns_the_account_its_limits_and_its_usage() {
     let server = Server::start(&["--dev", "--test-clock", "2026-01-31T23:30:00Z"]);
     let (user, receiver) = (server.client().register("ann@example.com"), Receiver::start());
-    user.create(&json!({"name": "hook", "schedule": {"type": "recurring", "cron": "0 * * * *"},
-                        "callback": {"url": receiver.url()}}));
-    let me = user.get("/v1/auth/me").expect(200);
+    user.create(&webhook_cue("hook", "0 * * * *", &receiver.url()));
+    let me = user.me();
     let id = id(&me).to_owned();
     let key_id = keys(&user)[0]["id"].clone();
     assert_eq!(
@@ -83,7 +74,7 @@ fn me_returns_the_account_its_limits_and_its_usage() {
     );
     assert_eq!(id.len(), 36, "{id} is a UUID");
     user.advance_to("2026-02-01T02:30:00Z");
-    let me = user.get("/v1/auth/me").expect(200);
+    let me = user.me();
     assert_eq!((&me["monthly_executions"], &me["executions_this_month"]), (&json!(3), &json!(3)));
 }
 
@@ -91,26 +82,18 @@ fn me_returns_the_account_its_limits_and_its_usage() {
 fn both_secrets_sign_for_24_hours_after_a_rotation() {
     let server = Server::with_test_clock(START);
     let (user, receiver) = (server.user(), Receiver::start());
-    let response = user.get("/v1/auth/webhook-secret").expect(200);
-    assert_eq!(names(&response), ["webhook_secret"]);
+    let response = user.read("/v1/auth/webhook-secret");
     let first = response["webhook_secret"].clone();
     assert!(is_lower_hex(first.as_str().unwrap().strip_prefix("whsec_").unwrap(), 64), "{first}");
-    let cue = user
-        .create(&json!({"name": "hook", "schedule": {"type": "recurring", "cron": "0 0 1 1 *"},
-                                  "callback": {"url": receiver.url()}}));
-    let fire = format!("/v1/cues/{}/fire", id(&cue));
+    let cue = user.create(&webhook_cue("hook", YEARLY, &receiver.url()));
     let rotate = || {
-        let rotated =
-            user.call("POST", "/v1/auth/webhook-secret/regenerate", &[], b"").unwrap().expect(200);
-        assert_eq!(names(&rotated), ["previous_secret_expires_at", "webhook_secret"]);
-        assert_eq!(
-            user.get("/v1/auth/webhook-secret").expect(200)["webhook_secret"],
-            rotated["webhook_secret"]
-        );
+        let rotated = user.bare("POST", "/v1/auth/webhook-secret/regenerate").expect(200);
+        let shown = user.read("/v1/auth/webhook-secret");
+        assert_eq!(shown["webhook_secret"], rotated["webhook_secret"]);
         rotated
     };
     let assert_signed_by = |current: &Value, previous: Option<&Value>| {
-        user.post(&fire, &json!({})).expect(200);
+        user.fire(&cue);
         user.settle();
         let delivery = receiver.deliveries().pop().unwrap();
         assert_eq!(
@@ -150,9 +133,8 @@ fn signature(delivery: &Delivery, current: &Value, previous: Option<&Value>) -> 
 fn only_the_hash_of_a_key_is_stored() {
     let (mut server, user) = Server::with_user(DEV_UNLIMITED);
     let made = user.post("/v1/auth/keys", &json!({"name": "laptop"})).expect(201);
-    let response = user.call("POST", "/v1/auth/key/regenerate", &[], b"").unwrap().expect(200);
-    let given =
-        [user.key(), made["api_key"].as_str().unwrap(), response["api_key"].as_str().unwrap()];
+    let response = user.bare("POST", "/v1/auth/key/regenerate").expect(200);
+    let given = [user.key(), made.text("api_key"), response.text("api_key")];
     let folder = server.db().parent().unwrap().to_owned();
     let holds = |needle: &[u8]| {
         std::fs::read_dir(&folder).unwrap().any(|entry| {

@@ -95,17 +95,17 @@ fn report(run: &ClientRun) -> Value {
 
 /// The promises of a report that do not hold.
 fn misses(report: &Value) -> Vec<&Value> {
-    let promises = report["promises"].as_array().unwrap().iter();
+    let promises = report.list("promises").iter();
     promises.filter(|it| it["result"] != "holds").collect()
 }
 
 #[track_caller]
 fn assert_nothing_is_left(user: &Client) {
     for (path, field) in [("/v1/cues", "cues"), ("/v1/workers", "workers")] {
-        assert_eq!(user.get(path).expect(200)[field], json!([]));
+        assert_eq!(user.read(path)[field], json!([]));
     }
-    assert_eq!(user.get("/v1/auth/keys").expect(200)["keys"].as_array().unwrap().len(), 1);
-    assert_eq!(user.get("/v1/alerts").expect(200)["total"], 0);
+    assert_eq!(user.read("/v1/auth/keys").list("keys").len(), 1);
+    assert_eq!(user.read("/v1/alerts")["total"], 0);
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn the_server_keeps_every_promise() {
     let report = report(&run);
     let reasons: Vec<&Value> = misses(&report).iter().map(|it| &it["reason"]).collect();
     assert_eq!(reasons, ["no response with 429 came"]);
-    let promises = report["promises"].as_array().unwrap().len();
+    let promises = report.list("promises").len();
     assert!(promises > 120, "{promises}");
     user.advance("PT1M");
     assert_nothing_is_left(&user);
@@ -175,14 +175,14 @@ fn a_part_is_run_with_a_key_from_standard_input() {
         let output = command.args(arguments).env("KEY", user.key()).output().unwrap();
         assert!(output.status.success(), "{output:?}");
         let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-        report["promises"].as_array().unwrap().clone()
+        report.list("promises").clone()
     };
     let leases = part("§7.3");
     assert_eq!(leases.len(), 2, "{leases:?}");
     let lease = json!({"group": "Executions and workers", "section": "7.3", "promise": "A lease needs a claim", "result": "holds"});
     assert_eq!(leases[0], lease);
     let of_2 = part("2");
-    assert!(of_2.iter().all(|it| it["section"].as_str().unwrap().starts_with("2.")), "{of_2:?}");
+    assert!(of_2.iter().all(|it| it.text("section").starts_with("2.")), "{of_2:?}");
     assert_eq!(part("second CLAIM").len(), 1);
     let unknown = run(&server.url(), user.key(), &["--only", "pigeon"]);
     assert_eq!(unknown.code, 2, "{unknown:?}");
@@ -437,8 +437,7 @@ fn what_a_lost_response_has_named_is_deleted() {
 fn a_full_account_is_no_success() {
     let Some((server, user)) = start(&["--dev", "--test-clock"]) else { return };
     for number in 0..10 {
-        user.create(&json!({"name": format!("{number}"), "transport": "worker",
-            "schedule": {"type": "recurring", "cron": "0 0 1 1 *"}}));
+        user.create(&worker_cue(&format!("{number}"), YEARLY));
     }
     // The first of 4.1 creates a cue that 4.9 changes.
     for only in ["4.1", "4.9"] {
@@ -510,6 +509,6 @@ fn what_cannot_be_deleted_costs_no_report() {
         assert_contains(&run.stderr, &["not deleted: /v1/cues/cue_"]);
     }
     let all = run_through(&proxy, &user, &["--test-clock", "--json"]);
-    let promises = report(&all)["promises"].as_array().unwrap().len();
+    let promises = report(&all).list("promises").len();
     assert!(all.code == 1 && promises > 80, "{promises}: {all:?}");
 }

@@ -4,29 +4,11 @@ use crate::support::*;
 
 pub const START: &str = "2026-01-05T09:00:00Z";
 
-/// The object without the field, and the value of the field.
-pub fn without(object: &Value, name: &str) -> (Value, Value) {
-    let mut rest = object.clone();
-    let value = rest.as_object_mut().unwrap().remove(name).unwrap();
-    (rest, value)
-}
-
-/// A worker cue that runs every hour.
-pub fn worker_cue(name: &str) -> Value {
-    json!({"name": name, "transport": "worker", "schedule": {"type": "recurring", "cron": "0 * * * *"}})
-}
-
-fn path(cue: &Value) -> String {
-    format!("/v1/cues/{}", id(cue))
-}
-
 #[test]
 fn a_new_cue_has_every_field_with_its_default() {
     let (_server, user) = Server::with_clock_and_user(START);
     let url = "http://127.0.0.1:9/hook";
-    let created = user.create(&json!({
-        "name": "nightly", "schedule": {"type": "recurring", "cron": "30 9 * * *"}, "callback": {"url": url},
-    }));
+    let created = user.create(&webhook_cue("nightly", "30 9 * * *", url));
     assert!(id(&created).starts_with("cue_") && id(&created).len() == 16, "{created}");
     let expected = json!({
         "id": id(&created), "slug": null, "name": "nightly", "description": null, "tags": [], "status": "active",
@@ -48,36 +30,18 @@ fn a_new_cue_has_every_field_with_its_default() {
     assert_eq!(created, expected);
     let (listed, _) = without(&created, "payload");
     assert_eq!(
-        user.get("/v1/cues").expect(200),
+        user.read("/v1/cues"),
         json!({
             "cues": [listed], "total": 1, "limit": 20, "offset": 0, "has_more": false, "next_cursor": null,
         })
     );
-    let (shown, executions) = without(&user.get(&path(&created)).expect(200), "executions");
+    let (shown, executions) = without(&user.cue(&created), "executions");
     assert_eq!(executions, json!([]));
     for (name, value) in created.as_object().unwrap() {
         assert_eq!(&shown[name], value, "{name}");
     }
-    let work = user.create(&worker_cue("work"));
+    let work = user.create(&hourly_cue("work"));
     assert_eq!((&work["transport"], &work["callback"]["url"]), (&json!("worker"), &Value::Null));
-}
-
-#[test]
-fn the_cue_list_defaults_to_twenty_and_shows_only_own_cues() {
-    let server = Server::with_test_clock(START);
-    let (user, other) = (server.user(), server.user());
-    let made: Vec<Value> =
-        (0..25).map(|number| user.create(&worker_cue(&format!("{number}")))).collect();
-    let list = |query: &str| user.get(&format!("/v1/cues{query}")).expect(200);
-    let ids = |list: &Value| -> Vec<String> {
-        list["cues"].as_array().unwrap().iter().map(|cue| id(cue).to_owned()).collect()
-    };
-    let (first, rest) = (list(""), list("?limit=7&offset=20"));
-    assert_has(&first, json!({"total": 25, "limit": 20, "offset": 0}));
-    assert_has(&rest, json!({"total": 25, "limit": 7, "offset": 20}));
-    let made: Vec<String> = made.iter().rev().map(|cue| id(cue).to_owned()).collect();
-    assert_eq!([ids(&first), ids(&rest)].concat(), made, "each cue once");
-    assert_eq!(other.get("/v1/cues").expect(200)["total"], 0);
 }
 
 #[test]
@@ -85,22 +49,22 @@ fn cues_can_be_filtered_by_status() {
     let (_server, user) = Server::with_clock_and_user(START);
     let once = json!({"type": "once", "at": "2026-01-05T10:00:00Z"});
     let [_, paused, done, lost] = ["active", "paused", "completed", "failed"].map(|name| {
-        let mut cue = worker_cue(name);
+        let mut cue = hourly_cue(name);
         if ["completed", "failed"].contains(&name) {
             cue["schedule"] = once.clone();
         }
         user.create(&cue)
     });
-    user.patch(&path(&paused), &json!({"status": "paused"})).expect(200);
+    user.change(&paused, &json!({"status": "paused"}));
     user.advance("PT1H");
     for (cue, success) in [(&done, true), (&lost, false)] {
         let execution = user.only_execution(id(cue));
         user.report(id(&execution), &json!({"success": success}));
     }
     for status in ["active", "paused", "completed", "failed"] {
-        let list = user.get(&format!("/v1/cues?status={status}")).expect(200);
+        let list = user.read(&format!("/v1/cues?status={status}"));
         assert_eq!(list["total"], 1, "{status}");
-        assert_eq!(list["cues"].as_array().unwrap().len(), 1, "{status}");
+        assert_eq!(list.list("cues").len(), 1, "{status}");
         let cue = &list["cues"][0];
         assert_eq!((&cue["name"], &cue["status"]), (&json!(status), &json!(status)));
     }
@@ -114,7 +78,7 @@ fn a_patch_changes_only_the_fields_it_names() {
         "schedule": {"type": "recurring", "cron": "0 12 * * *", "timezone": "Europe/Berlin"},
         "callback": {"url": "http://127.0.0.1:9/", "method": "PUT", "headers": {"X-A": "1"}},
     }));
-    let path = path(&expected);
+    let path = cue_path(&expected);
     let once = json!({
         "type": "once", "cron": null, "at": "2026-02-01T00:00:00Z", "timezone": "UTC", "catch_up": "latest",
         "every": null, "start": null, "end": null, "jitter_seconds": 0,
@@ -161,7 +125,7 @@ fn a_patch_changes_only_the_fields_it_names() {
         expected["updated_at"] = patched["updated_at"].clone();
         assert_eq!(patched, expected, "{patch}");
     }
-    let shown = user.get(&path).expect(200);
+    let shown = user.read(&path);
     for (name, value) in expected.as_object().unwrap() {
         assert_eq!(&shown[name], value, "{name}");
     }

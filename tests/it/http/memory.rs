@@ -48,9 +48,8 @@ fn a_large_body_of_small_values_costs_a_few_times_its_size() {
         register.unwrap().expect_error(422, "validation_error");
         let fields: String = (0..150_000).map(|number| format!("\"{number}\":0,")).collect();
         let body = format!("{{{fields}\"name\":{}}}", small_objects(200_000));
-        user.call("POST", "/v1/cues", &[], body.as_bytes())
-            .unwrap()
-            .expect_error(422, "validation_error");
+        let named = user.call("POST", "/v1/cues", &[], body.as_bytes()).unwrap();
+        named.expect_error(422, "validation_error");
     });
     assert!(added <= 24, "{added} MB");
 }
@@ -61,7 +60,7 @@ fn a_payload_that_grows_sixfold_in_its_stored_form_costs_four_times_that_form() 
     let payload = format!("{{\"a\":\"{}\"}}", "\u{7f}".repeat(MIB - 9));
     let mut cue = Value::Null;
     let added = added_mb(&server, || cue = create_with(&user, &payload).expect(201));
-    assert_eq!(cue["payload"]["a"].as_str().unwrap().len(), MIB - 9);
+    assert_eq!(cue["payload"].text("a").len(), MIB - 9);
     // The text itself, and in the writer SQLite's copy of it, the row and the pages.
     assert!(added <= 4 * 6 + 2, "{added} MB");
 }
@@ -71,17 +70,17 @@ fn stored_payloads_are_answered_as_their_text() {
     let (server, user) = Server::with_user(DEV_UNLIMITED);
     let payload = format!("{{\"a\":{},\"task\":\"t\"}}", small_objects(MIB - 40));
     let cue = create_with(&user, &payload).expect(201);
-    let path = format!("/v1/cues/{}", id(&cue));
+    let path = cue_path(&cue);
     let fire = format!("{path}/fire");
     for _ in 0..8 {
-        user.call("POST", &fire, &[], b"").unwrap().expect(200);
+        user.bare("POST", &fire).expect(200);
     }
     let mut listed = Vec::new();
     let added = added_mb(&server, || listed = user.get("/v1/executions/claimable").body);
     assert!(added <= 24, "{added} MB");
     assert!(listed.len() <= MAX_LIST_BYTES + 100);
     let list: Value = serde_json::from_slice(&listed).unwrap();
-    assert_eq!(list["executions"].as_array().unwrap().len(), 3);
+    assert_eq!(list.list("executions").len(), 3);
     assert_eq!(list["has_more"], true);
     assert_eq!(list["executions"][0]["payload"], cue["payload"]);
     let merged = added_mb(&server, || {
@@ -128,10 +127,8 @@ fn every_list_ends_before_four_mebibytes_and_says_so() {
     let (server, user) = Server::with_user(DEV_UNLIMITED);
     // Each character takes six in JSON.
     let description = "\u{1}".repeat(10_000);
-    let schedule = json!({"type": "recurring", "cron": "0 0 1 1 *"});
     for _ in 0..100 {
-        let cue = json!({"name": "n", "transport": "worker", "schedule": schedule, "description": description});
-        user.create(&cue);
+        user.create(&with(worker_cue("n", YEARLY), json!({"description": description})));
     }
     for number in 0..300 {
         let handlers = vec!["\u{1}".repeat(250); 10];
@@ -154,11 +151,8 @@ fn every_list_ends_before_four_mebibytes_and_says_so() {
         }
     });
     assert!(added <= 40, "{added} MB");
-    let rest = user.get(&format!("/v1/cues?limit=100&offset={seen}")).expect(200);
-    assert_eq!(
-        (rest["cues"].as_array().unwrap().len() + seen, &rest["has_more"]),
-        (100, &json!(false))
-    );
+    let rest = user.read(&format!("/v1/cues?limit=100&offset={seen}"));
+    assert_eq!((rest.list("cues").len() + seen, &rest["has_more"]), (100, &json!(false)));
 }
 
 #[test]
@@ -172,20 +166,17 @@ fn large_deliveries_to_receivers_that_never_answer_take_bounded_memory() {
         .map(|host| {
             let user = server.user();
             let url = format!("http://127.0.0.{host}:{}/", receiver.addr.port());
-            let yearly = json!({"type": "recurring", "cron": "0 0 1 1 *"});
-            let cue =
-                json!({"name": "n", "schedule": yearly, "callback": {"url": url}, "payload": {"a": text}});
-            let path = format!("/v1/cues/{}/fire", user.create(&cue)["id"].as_str().unwrap());
-            (user, path)
+            let cue = with(webhook_cue("n", YEARLY, &url), json!({"payload": {"a": text}}));
+            let cue = user.create(&cue);
+            (user, cue)
         })
         .collect();
     let user = server.user();
-    let (quick, yearly) = (Receiver::start(), json!({"type": "recurring", "cron": "0 0 1 1 *"}));
-    let small =
-        user.create(&json!({"name": "n", "schedule": yearly, "callback": {"url": quick.url()}}));
+    let quick = Receiver::start();
+    let small = user.create(&webhook_cue("n", YEARLY, &quick.url()));
     let added = added_mb(&server, || {
-        for (user, path) in large.iter().cycle().take(32) {
-            user.clone().post(path, &json!({})).expect(200);
+        for (user, cue) in large.iter().cycle().take(32) {
+            user.clone().fire(cue);
         }
         receiver.wait_hanging(1);
         user.fire(&small);
@@ -200,8 +191,7 @@ fn memory_goes_back_to_the_system_after_large_requests() {
     let (server, user) = Server::with_user(DEV_UNLIMITED);
     let before = resident_mb(server.pid());
     let payload = format!("{{\"a\":{},\"task\":\"t\"}}", small_objects(MIB - 40));
-    let path =
-        format!("/v1/cues/{}", create_with(&user, &payload).expect(201)["id"].as_str().unwrap());
+    let path = format!("/v1/cues/{}", create_with(&user, &payload).expect(201).text("id"));
     let large = small_objects(2_000_000);
     for _ in 0..2 {
         thread::scope(|scope| {
@@ -217,7 +207,7 @@ fn memory_goes_back_to_the_system_after_large_requests() {
         });
     }
     // With the default settings of glibc 35 MB stay; SQLite's caches are the least part of them.
-    until("memory goes back", || (resident_mb(server.pid()) <= before + 25).then_some(()));
+    until_true("memory goes back", || resident_mb(server.pid()) <= before + 25);
 }
 
 #[test]
@@ -225,12 +215,10 @@ fn sixty_four_streams_take_less_than_32_kib_each() {
     const EVENTS: usize = 20;
     let server = Server::start(DEV_UNLIMITED);
     let users: Vec<Client> = (0..13).map(|_| server.user()).collect();
-    let path = |cue: &Value| format!("/v1/cues/{}", id(cue));
-    let cues: Vec<_> =
-        users.iter().map(|user| path(&create_with(user, "{}").expect(201))).collect();
+    let cues: Vec<_> = users.iter().map(|user| user.create(&worker_cue("n", YEARLY))).collect();
     let rename = |count: usize| {
         for (user, cue) in users.iter().zip(&cues) {
-            (0..count).for_each(|_| drop(user.patch(cue, &json!({"name": "x"})).expect(200)));
+            (0..count).for_each(|_| drop(user.change(cue, &json!({"name": "x"}))));
         }
     };
     // The first stream begins the record of events, which all share.

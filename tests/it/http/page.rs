@@ -1,10 +1,12 @@
 //! The browser page as it is served, and the size of its files.
 
 use cued::domain::account::credentials::sha256;
+use cued::domain::channel::services::{SERVICES, Setting, SettingKind};
 use cued::domain::cue_fields::{PLAIN_FIELDS, PageTexts, Values};
 use cued::http::assets::inflate;
 use cued::http::assets::{BUILD, FILES, INDEX, SCREENS};
 
+use crate::http::docs;
 use crate::support::*;
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/http/page");
@@ -157,7 +159,7 @@ fn visit(client: &Client, screen: &str, later: &str, api: &[&str]) -> (usize, us
     let paths =
         files.iter().map(|path| address(path)).chain(api.iter().map(|&path| path.to_owned()));
     let paths: Vec<String> = paths.chain(["/".to_owned()]).collect();
-    let body = |path: &String| get(client, path, &[("Accept-Encoding", "gzip")]).body.len();
+    let body = |path: &String| client.get_with(path, &[("Accept-Encoding", "gzip")]).body.len();
     (paths.len(), paths.iter().map(body).sum())
 }
 
@@ -250,6 +252,35 @@ fn the_plain_fields_of_the_page_are_those_of_the_table() {
     }
 }
 
+#[test]
+fn the_settings_of_channels_on_the_page_are_those_of_the_services() {
+    let row = |setting: &Setting| {
+        let mut more = match setting.kind {
+            SettingKind::Url | SettingKind::SecretUrl => vec!["type: \"url\"".to_owned()],
+            SettingKind::Address => vec!["type: \"email\"".to_owned()],
+            SettingKind::Number(_) => vec!["choices: PRIORITIES".to_owned()],
+            SettingKind::Secret | SettingKind::Text => Vec::new(),
+        };
+        let texts = [("placeholder", setting.example), ("help", setting.help)];
+        let texts = texts.iter().filter(|(_, text)| !text.is_empty());
+        more.extend(texts.map(|(name, text)| format!("{name}: {text:?}")));
+        // A choice shows that it may be left.
+        let is_told = setting.is_required || matches!(setting.kind, SettingKind::Number(_));
+        let (first, rest) = setting.label.split_at(1);
+        let optional = if is_told { "" } else { " (optional)" };
+        let label = format!("{}{rest}{optional}", first.to_uppercase());
+        let more =
+            if more.is_empty() { String::new() } else { format!(", {{ {} }}", more.join(", ")) };
+        format!("    [{:?}, {label:?}{more}],\n", setting.name)
+    };
+    let rows = SERVICES.iter().map(|service| {
+        let rows: String = service.settings.iter().map(row).collect();
+        format!("  {}: [\n{rows}  ],\n", service.channel_type.as_str())
+    });
+    let begin = "export const SETTINGS = {\n  __proto__: null,\n";
+    assert_written(LINKS, begin, rows.collect(), "};\n");
+}
+
 /// Compares the rest of a module behind `begin`, and writes it if it differs.
 fn assert_written(module: &str, begin: &str, rows: String, end: &str) {
     let file = Path::new(FOLDER).join(module);
@@ -275,8 +306,8 @@ fn every_file_of_the_page_is_used() {
     let mut used = reached(named_by_index(), true);
     let manifest: serde_json::Value =
         serde_json::from_str(&texts()["manifest.webmanifest"]).unwrap();
-    let icons = manifest["icons"].as_array().unwrap().iter();
-    used.extend(icons.map(|icon| resolved("manifest.webmanifest", icon["src"].as_str().unwrap())));
+    let icons = manifest.list("icons").iter();
+    used.extend(icons.map(|icon| resolved("manifest.webmanifest", icon.text("src"))));
     // For readers.
     used.insert("lit/LICENSE".to_owned());
     let served: BTreeSet<String> = FILES.iter().map(|file| file.path.to_owned()).collect();
@@ -357,8 +388,10 @@ fn address(path: &str) -> String {
     format!("/ui/{BUILD}/{path}")
 }
 
-fn get(client: &Client, path: &str, headers: &[(&str, &str)]) -> Response {
-    client.call("GET", path, headers, b"").unwrap()
+/// The paths of all that is served without a key to be kept by a browser.
+fn paths() -> impl Iterator<Item = String> {
+    let files = FILES.iter().map(|file| address(file.path));
+    files.chain(["/".to_owned(), "/openapi.json".to_owned()]).chain(docs::paths())
 }
 
 /// The headers of every HTML page, beside the policy of its contents.
@@ -379,7 +412,7 @@ fn the_page_is_served_with_its_headers() {
     for headers in
         [&[][..], &[("Accept", "application/json")], &[("Accept", "text/html,*/*;q=0.8")]]
     {
-        let page = get(&server.client(), "/", headers);
+        let page = server.client().get_with("/", headers);
         assert_eq!(page.status, 200, "{}", page.text());
         for (name, value) in [("content-security-policy", POLICY)].into_iter().chain(PAGE_HEADERS) {
             assert_eq!(page.header(name), Some(value), "{name}");
@@ -404,30 +437,33 @@ fn every_file_of_the_page_is_served_for_ever() {
             assert_eq!(served.header(name), Some(value), "{name} of {}", file.path);
         }
     }
-    let content_type =
-        |path| server.client().get(&address(path)).header("content-type").map(str::to_owned);
-    assert_eq!(content_type("app/main.js").as_deref(), Some("text/javascript; charset=utf-8"));
-    assert_eq!(content_type("icon.svg").as_deref(), Some("image/svg+xml"));
-    assert_eq!(content_type("manifest.webmanifest").as_deref(), Some("application/manifest+json"));
-    assert_eq!(content_type("lit/LICENSE").as_deref(), Some("text/plain; charset=utf-8"));
+    for (path, content_type) in [
+        ("app/main.js", "text/javascript; charset=utf-8"),
+        ("icon.svg", "image/svg+xml"),
+        ("manifest.webmanifest", "application/manifest+json"),
+        ("lit/LICENSE", "text/plain; charset=utf-8"),
+    ] {
+        let served = server.client().get(&address(path));
+        assert_eq!(served.header("content-type"), Some(content_type), "{path}");
+    }
 }
 
 #[test]
 fn a_copy_is_confirmed_by_its_tag() {
     let server = Server::start(&[]);
     let client = server.client();
-    for path in ["/".to_owned(), address("app.css"), "/openapi.json".to_owned()] {
+    for path in paths() {
         let first = client.get(&path);
         let etag = first.header("etag").unwrap().to_owned();
         for tag in [etag.clone(), format!("W/{etag}"), format!("\"x\", {etag}"), "*".to_owned()] {
-            let known = get(&client, &path, &[("If-None-Match", &tag)]);
+            let known = client.get_with(&path, &[("If-None-Match", &tag)]);
             assert_eq!((known.status, known.body.len()), (304, 0), "{path} {tag}");
             assert_eq!(known.header("etag"), Some(etag.as_str()));
             for name in ["cache-control", "vary", "content-security-policy"] {
-                assert_eq!(known.header(name), first.header(name), "{name}");
+                assert_eq!(known.header(name), first.header(name), "{name} of {path}");
             }
         }
-        assert_eq!(get(&client, &path, &[("If-None-Match", "\"x\"")]).body, first.body);
+        assert_eq!(client.get_with(&path, &[("If-None-Match", "\"x\"")]).body, first.body);
     }
 }
 
@@ -435,14 +471,16 @@ fn a_copy_is_confirmed_by_its_tag() {
 fn a_head_has_the_headers_of_the_get() {
     let server = Server::start(&[]);
     let client = server.client();
-    for path in ["/".to_owned(), address("lit/lit-html.js"), "/openapi.json".to_owned()] {
+    for path in paths() {
         for headers in [&[][..], &[("Accept-Encoding", "gzip")]] {
-            let (head, full) =
-                (client.call("HEAD", &path, headers, b"").unwrap(), get(&client, &path, headers));
+            let (head, full) = (
+                client.call("HEAD", &path, headers, b"").unwrap(),
+                client.get_with(&path, headers),
+            );
             assert_eq!((head.status, head.body.len()), (200, 0), "{path}");
-            for name in
-                ["content-length", "content-type", "content-encoding", "etag", "cache-control"]
-            {
+            for name in words(
+                "content-length content-type content-encoding content-security-policy etag cache-control",
+            ) {
                 assert_eq!(head.header(name), full.header(name), "{name} of {path}");
             }
         }
@@ -453,16 +491,15 @@ fn a_head_has_the_headers_of_the_get() {
 fn a_client_gets_gzip_only_if_it_accepts_it() {
     let server = Server::start(&[]);
     let client = server.client();
-    let paths = FILES.iter().map(|file| address(file.path));
-    for path in paths.chain(["/".to_owned(), "/openapi.json".to_owned()]) {
+    for path in paths() {
         let plain = client.get(&path);
-        let gzip = get(&client, &path, &[("Accept-Encoding", "deflate, gzip;q=0.5, br")]);
+        let gzip = client.get_with(&path, &[("Accept-Encoding", "deflate, gzip;q=0.5, br")]);
         assert_eq!(plain.header("content-encoding"), None);
         assert_eq!(gzip.header("content-encoding"), Some("gzip"));
         assert_eq!(gzip.unzipped(), plain.body, "{path}");
         assert_eq!(gzip.header("etag").unwrap(), format!("W/{}", plain.header("etag").unwrap()));
         for refusing in ["gzip;q=0", "identity", "br, gzip; q=0.0", "*;q=0"] {
-            let answer = get(&client, &path, &[("Accept-Encoding", refusing)]);
+            let answer = client.get_with(&path, &[("Accept-Encoding", refusing)]);
             assert!(answer.body == plain.body, "{path} is compressed for {refusing}");
         }
     }
@@ -472,40 +509,21 @@ fn a_client_gets_gzip_only_if_it_accepts_it() {
 fn other_builds_and_odd_paths_are_not_found() {
     let server = Server::start(DEV_UNLIMITED);
     let client = server.client();
-    for path in [
-        "/ui".to_owned(),
-        "/ui/".to_owned(),
-        "//".to_owned(),
-        "/index.html".to_owned(),
-        "/favicon.ico".to_owned(),
-        "/ui/000000000000/app/main.js".to_owned(),
+    let odd = "/ui /ui/ // /index.html /favicon.ico /ui/000000000000/app/main.js";
+    let unknown = "index.html package.json lit/VENDORED app app/ app/main.js/ app//main.js /app/main.js app%2Fmain.js \
+        app%2fmain.js ../app/main.js app/../app.css lit/../app/main.js %2e%2e/app/main.js lit/%2e%2e/app.css \
+        ..%2f..%2fCargo.toml app/main.js%00 app/%FF App/main.js lit/directives/deep/repeat.js";
+    let builds = [
         format!("/ui/{}/app/main.js", BUILD.to_uppercase() + "0"),
         format!("/ui/{BUILD}"),
         address(""),
-        address("index.html"),
-        address("package.json"),
-        address("lit/VENDORED"),
-        address("app"),
-        address("app/"),
-        address("app/main.js/"),
-        address("app//main.js"),
-        address("/app/main.js"),
-        address("app%2Fmain.js"),
-        address("app%2fmain.js"),
-        address("../app/main.js"),
-        address("app/../app.css"),
-        address("lit/../app/main.js"),
-        address("%2e%2e/app/main.js"),
-        address("lit/%2e%2e/app.css"),
-        address("..%2f..%2fCargo.toml"),
-        address("app/main.js%00"),
-        address("app/%FF"),
-        address("App/main.js"),
-        address("lit/directives/deep/repeat.js"),
-    ] {
+    ];
+    let odd = words(odd).into_iter().map(str::to_owned);
+    let unknown = words(unknown).into_iter().map(address);
+    for path in odd.chain(builds).chain(unknown) {
         client.get(&path).expect_error(404, "not_found");
     }
-    let wrong = client.call("POST", "/", &[], b"").unwrap();
+    let wrong = client.bare("POST", "/");
     assert_eq!((wrong.status, wrong.header("allow")), (405, Some("GET, HEAD")));
     client.call("GET", "/", &[], b"{}").unwrap().expect_error(400, "invalid_request");
 }
@@ -523,15 +541,15 @@ fn a_browser_that_asks_for_the_path_of_a_screen_gets_to_the_page() {
         ("/runs?status=failed&tag=a,b", "./#/runs?status=failed&tag=a,b"),
         ("/account/keys", "./../#/account/keys"),
     ] {
-        let answer = get(&client, path, &html);
+        let answer = client.get_with(path, &html);
         assert_eq!((answer.status, answer.header("location")), (303, Some(address)), "{path}");
         assert_eq!(client.call("HEAD", path, &html, b"").unwrap().status, 303);
         client.get(path).expect_error(404, "not_found");
         client.call("POST", path, &html, b"").unwrap().expect_error(404, "not_found");
-        get(&off.client(), path, &html).expect_error(404, "not_found");
+        off.client().get_with(path, &html).expect_error(404, "not_found");
     }
     for path in ["/nowhere", "//cues", "/cuesx", "/v1/nowhere"] {
-        get(&client, path, &html).expect_error(404, "not_found");
+        client.get_with(path, &html).expect_error(404, "not_found");
     }
     let router = &texts()["app/router.js"];
     let words = router
@@ -558,7 +576,7 @@ fn the_page_can_be_switched_off() {
                 assert_eq!(response.status, 200, "{path}");
             }
         }
-        assert_eq!(client.get("/v1/info").expect(200)["build"], BUILD);
+        assert_eq!(client.read("/v1/info")["build"], BUILD);
     }
 }
 

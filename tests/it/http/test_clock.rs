@@ -8,12 +8,8 @@ use crate::support::*;
 const START: &str = "2030-01-01T08:00:00Z";
 
 fn daily(receiver: &Receiver) -> Value {
-    json!({
-        "name": "report",
-        "schedule": {"type": "recurring", "cron": "0 9 * * *"},
-        "callback": {"url": receiver.url()},
-        "retry": {"backoff_minutes": [5]},
-    })
+    let retry = json!({"retry": {"backoff_minutes": [5]}});
+    with(webhook_cue("report", "0 9 * * *", &receiver.url()), retry)
 }
 
 #[test]
@@ -24,7 +20,7 @@ fn the_clock_moves_to_the_next_due_instant_and_says_which() {
     let until_next = || user.post("/v1/test/clock", &json!({"until": "next"})).expect(200);
     // Nothing is due.
     assert_eq!(until_next(), json!({"now": START, "next": null, "fired": 0, "delivered": 0}));
-    user.post("/v1/cues", &daily(&receiver)).expect(201);
+    user.create(&daily(&receiver));
     for (instant, fired) in
         [("2030-01-01T09:00:00Z", 1), ("2030-01-01T09:05:00Z", 0), ("2030-01-02T09:00:00Z", 1)]
     {
@@ -54,14 +50,14 @@ fn a_move_of_the_clock_takes_exactly_one_target() {
         let refused = user.post("/v1/test/clock", &body).expect_error(422, "validation_error");
         assert_eq!(refused["detail"][0]["loc"], json!(["body", place]), "{body} {refused:#}");
     }
-    assert_eq!(user.get("/v1/test/clock").expect(200)["now"], START, "the clock stays");
+    assert_eq!(user.read("/v1/test/clock")["now"], START, "the clock stays");
 }
 
 /// Resets the server; returns once the accounts are gone.
 fn begin_reset(user: &Client) -> JoinHandle<u16> {
     let client = user.clone();
     let reset = thread::spawn(move || client.post("/v1/test/reset", &Value::Null).status);
-    until("the accounts are gone", || (user.get("/v1/cues").status == 401).then_some(()));
+    until_true("the accounts are gone", || user.get("/v1/cues").status == 401);
     reset
 }
 
@@ -96,21 +92,14 @@ fn a_reset_leaves_an_empty_database_and_the_clock_where_it_is() {
     let (mut server, user) = Server::with_clock_and_user(START);
     let receiver = Receiver::start();
     receiver.react(Reaction::Status(500));
-    user.post("/v1/cues", &daily(&receiver)).expect(201);
-    let worker = json!({
-        "name": "worker",
-        "schedule": {"type": "recurring", "cron": "0 9 * * *"},
-        "transport": "worker",
-        "payload": {"task": "a"},
-        "tags": ["b"],
-        "slug": "c/d",
-    });
-    user.post("/v1/cues", &worker).expect(201);
+    user.create(&daily(&receiver));
+    let parts = json!({"payload": {"task": "a"}, "tags": ["b"], "slug": "c/d"});
+    let worker = with(worker_cue("worker", "0 9 * * *"), parts);
+    user.create(&worker);
     let channel = json!({"type": "webhook", "name": "all", "url": receiver.url_of("/channel")});
     user.post("/v1/channels", &channel).expect(201);
     user.advance("PT2H");
-    let claimed = user.post("/v1/executions/claim", &json!({"worker_id": "w"})).expect(200);
-    assert!(claimed["execution_id"].is_string(), "{claimed:#}");
+    user.claim("w");
     let before = rows(&server);
     let is_filled = |table: &str| before.iter().any(|(name, count)| name == table && *count > 0);
     for table in
@@ -124,23 +113,23 @@ fn a_reset_leaves_an_empty_database_and_the_clock_where_it_is() {
     let left: Vec<_> = rows(&server).into_iter().filter(|(_, count)| *count > 0).collect();
     let names: Vec<&str> = left.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(names, ["backlog", "meta"], "as in a new file");
-    let health = user.get("/health").expect(200);
+    let health = user.read("/health");
     for count in ["pending_outbox", "pending_retries", "pending_worker_claims"] {
         assert_eq!(health["queue"][count], 0, "{health:#}");
     }
-    assert_eq!(server.client().get("/v1/test/clock").expect(200)["now"], "2030-01-01T10:00:00Z");
+    assert_eq!(server.client().read("/v1/test/clock")["now"], "2030-01-01T10:00:00Z");
     user.get("/v1/cues").expect_error(401, "invalid_api_key");
 
     // The next test, with the same names and with rows that have the same keys.
     receiver.react(Reaction::Status(200));
     let next = server.user();
-    assert_eq!(next.get("/v1/cues").expect(200)["total"], 0);
-    let cue = next.post("/v1/cues", &daily(&receiver)).expect(201);
-    next.post("/v1/cues", &worker).expect(201);
+    assert_eq!(next.read("/v1/cues")["total"], 0);
+    let cue = next.create(&daily(&receiver));
+    next.create(&worker);
     next.advance("P1D");
-    assert_eq!(next.only_execution(cue["id"].as_str().unwrap())["status"], "success");
-    next.delete(&format!("/v1/cues/{}", cue["id"].as_str().unwrap())).expect(204);
-    let me = next.get("/v1/auth/me").expect(200);
+    assert_eq!(next.only_execution(cue.text("id"))["status"], "success");
+    next.delete(&format!("/v1/cues/{}", cue.text("id"))).expect(204);
+    let me = next.me();
     assert_eq!(me["active_cues"], 1, "triggers and counters work as before: {me:#}");
     server.stop();
     let check = run(&["check", server.db().to_str().unwrap()]);
@@ -151,7 +140,7 @@ fn a_reset_leaves_an_empty_database_and_the_clock_where_it_is() {
 fn a_reset_waits_for_the_delivery_under_way() {
     let (server, user) = Server::with_clock_and_user(START);
     let receiver = Receiver::with(Reaction::Hang);
-    let cue = user.post("/v1/cues", &daily(&receiver)).expect(201);
+    let cue = user.create(&daily(&receiver));
     user.fire(&cue);
     receiver.wait_hanging(1);
     let reset = begin_reset(&user);
@@ -173,10 +162,8 @@ fn a_reset_waits_for_the_message_under_way_and_the_next_test_gets_its_own() {
     let tell = |user: &Client, receiver: &Receiver| {
         let channel = json!({"type": "webhook", "url": receiver.url()});
         let channel = user.post("/v1/channels", &channel).expect(201);
-        let mut cue = daily(&failing);
-        cue["retry"] = json!({"max_attempts": 1});
-        cue["on_failure"] = json!({"email": false});
-        user.fire(&user.create(&cue));
+        let once = json!({"retry": {"max_attempts": 1}, "on_failure": {"email": false}});
+        user.fire(&user.create(&with(daily(&failing), once)));
         channel
     };
     let slow = Receiver::with(Reaction::Hang);
@@ -186,17 +173,14 @@ fn a_reset_waits_for_the_message_under_way_and_the_next_test_gets_its_own() {
     // Its channel and its message have the rows of those before the reset.
     let (next, phone) = (server.user(), Receiver::with(Reaction::Status(503)));
     let channel = tell(&next, &phone);
-    let messages =
-        || server.sqlite().query_row("SELECT count(*) FROM outbox", [], |row| row.get::<_, i64>(0));
-    until("the message of the next test is to be sent", || {
-        (messages().unwrap() == 1).then_some(())
-    });
+    let messages = || server.count("SELECT count(*) FROM outbox");
+    until_true("the message of the next test is to be sent", || messages() == 1);
     assert!(!reset.is_finished(), "a message of the last test is still under way");
     slow.release();
     assert_eq!(reset.join().unwrap(), 204);
     phone.wait_for(1);
     next.settle();
-    let channel = next.get(&format!("/v1/channels/{}", id(&channel))).expect(200);
+    let channel = next.read(&format!("/v1/channels/{}", id(&channel)));
     assert_has(&channel, json!({"failures": 1, "last_sent_at": null}));
 }
 
@@ -224,9 +208,7 @@ fn a_reset_waits_for_the_test_call_under_way() {
 fn an_advance_ends_when_its_client_goes_away() {
     let (server, user) = Server::with_clock_and_user(START);
     let receiver = Receiver::start();
-    let mut cue = daily(&receiver);
-    cue["schedule"]["cron"] = "* * * * *".into();
-    user.create(&cue);
+    user.create(&webhook_cue("report", "* * * * *", &receiver.url()));
     let begin = |path: &str, body: &Value| {
         let body = body.to_string();
         let mut connection = Connection::open(server.addr()).unwrap();
@@ -236,9 +218,9 @@ fn an_advance_ends_when_its_client_goes_away() {
         connection.send(&(head + &body));
         connection
     };
-    let now = || instant(&user.get("/v1/test/clock").expect(200)["now"]);
+    let now = || instant(&user.read("/v1/test/clock")["now"]);
     let year = begin("/v1/test/clock", &json!({"advance": "P1Y"}));
-    until("the clock moves", || (now() > START.parse().unwrap()).then_some(()));
+    until_true("the clock moves", || now() > START.parse().unwrap());
     // Two that wait for the end of that one, and whose clients go away before it.
     leave(begin("/v1/test/clock", &json!({"advance": "P2Y"})));
     leave(begin("/v1/test/reset", &Value::Null));
@@ -256,11 +238,7 @@ fn nothing_of_a_disabled_account_is_due_in_the_next_test() {
     let user = server.user();
     let down = Receiver::with(Reaction::Status(503));
     let (up, slow) = (Receiver::start(), Receiver::with(Reaction::Hang));
-    let cue = |receiver: &Receiver, change: Value| {
-        let mut cue = daily(receiver);
-        cue.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
-        user.create(&cue)
-    };
+    let cue = |receiver: &Receiver, change: Value| user.create(&with(daily(receiver), change));
     let quiet = json!({"from": "06:00", "to": "09:00", "timezone": "UTC"});
     let channel = |name: &str, receiver: &Receiver, quiet: &Value| {
         let body = json!({"type": "webhook", "name": name, "url": receiver.url(), "quiet": quiet});
@@ -278,7 +256,7 @@ fn nothing_of_a_disabled_account_is_due_in_the_next_test() {
     let late = cue(&slow, json!({"outcome_deadline_seconds": 600}));
     let (cut, late) = (user.fire(&cut), user.fire(&late));
     slow.wait_hanging(2);
-    let count = |sql: &str| server.sqlite().query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap();
+    let count = |sql: &str| server.count(sql);
     for (waiting, sql) in [
         (2, "SELECT count(due_at) FROM outbox"),
         (1, "SELECT count(due_at) FROM channels"),
@@ -287,7 +265,7 @@ fn nothing_of_a_disabled_account_is_due_in_the_next_test() {
         assert_eq!(count(sql), waiting, "{sql}");
     }
 
-    let user_id = user.get("/v1/auth/me").expect(200)["id"].as_str().unwrap().to_owned();
+    let user_id = user.me().text("id").to_owned();
     let account = format!("/v1/admin/users/{user_id}");
     operator.patch(&account, &json!({"is_disabled": true})).expect(200);
     slow.release();
@@ -310,7 +288,7 @@ fn nothing_of_a_disabled_account_is_due_in_the_next_test() {
     let told = &up.deliveries()[before..];
     assert_eq!(told.len(), 1, "{told:?}");
     assert_eq!(told[0].json()["event"], "execution.failed");
-    assert_eq!(user.get(&format!("/v1/channels/{}", id(&silent))).expect(200)["waiting"], 0);
+    assert_eq!(user.read(&format!("/v1/channels/{}", id(&silent)))["waiting"], 0);
 }
 
 #[test]
@@ -321,13 +299,12 @@ fn a_call_that_fails_after_its_account_is_disabled_is_not_repeated() {
     let channel = json!({"type": "webhook", "url": receiver.url()});
     user.post("/v1/channels", &channel).expect(201);
     let failing = Receiver::with(Reaction::Status(500));
-    let mut single = daily(&failing);
-    single["retry"] = json!({"max_attempts": 1});
+    let single = with(daily(&failing), json!({"retry": {"max_attempts": 1}}));
     let retried = user.create(&daily(&receiver));
     user.fire(&user.create(&single));
     let execution = user.fire(&retried);
     receiver.wait_hanging(2);
-    let user_id = user.get("/v1/auth/me").expect(200)["id"].as_str().unwrap().to_owned();
+    let user_id = user.me().text("id").to_owned();
     let account = format!("/v1/admin/users/{user_id}");
     operator.patch(&account, &json!({"is_disabled": true})).expect(200);
     // Ends both connections without an answer.
@@ -342,7 +319,7 @@ fn a_call_that_fails_after_its_account_is_disabled_is_not_repeated() {
 fn a_reset_does_not_deliver_what_waits() {
     let (_server, user) = Server::with_clock_and_user(START);
     let receiver = Receiver::with(Reaction::Hang);
-    let cue = user.post("/v1/cues", &daily(&receiver)).expect(201);
+    let cue = user.create(&daily(&receiver));
     (0..40).for_each(|_| drop(user.fire(&cue)));
     receiver.wait_hanging(1);
     let reset = begin_reset(&user);
@@ -372,11 +349,7 @@ fn a_reset_ends_streams_and_forgets_what_callers_have_done() {
 fn only_a_server_with_a_test_clock_can_be_reset() {
     let (_server, user) = Server::with_user(DEV_UNLIMITED);
     user.post("/v1/test/reset", &Value::Null).expect_error(404, "not_found");
-    user.get("/v1/auth/me").expect(200);
+    user.me();
     let clock = Server::with_test_clock(START);
-    clock
-        .client()
-        .call("GET", "/v1/test/reset", &[], b"")
-        .unwrap()
-        .expect_error(405, "method_not_allowed");
+    clock.client().get("/v1/test/reset").expect_error(405, "method_not_allowed");
 }

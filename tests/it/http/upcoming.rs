@@ -11,7 +11,7 @@ fn cron(expression: &str, zone: &str) -> Value {
 }
 
 fn names(plan: &Value) -> Vec<&str> {
-    plan["cues"].as_array().unwrap().iter().map(|cue| cue["name"].as_str().unwrap()).collect()
+    plan.list("cues").iter().map(|cue| cue.text("name")).collect()
 }
 
 #[test]
@@ -26,21 +26,18 @@ fn the_runs_of_all_cues_are_those_that_each_cue_lists_on_a_day_without_an_hour_a
         for expression in expressions {
             user.create(&worker(expression, cron(expression, "Europe/Berlin")));
         }
-        let plan = user.get(&format!("/v1/upcoming?hours={hours}&from={midnight}")).expect(200);
+        let plan = user.read(&format!("/v1/upcoming?hours={hours}&from={midnight}"));
         assert_has(
             &plan,
             json!({"from": midnight, "until": next, "truncated": false, "waiting": []}),
         );
         assert_eq!(names(&plan), expressions, "the rarest first");
-        for cue in plan["cues"].as_array().unwrap() {
-            let path = format!(
-                "/v1/cues/{}/upcoming?limit=50&from={midnight}",
-                cue["cue_id"].as_str().unwrap()
-            );
-            let listed = user.get(&path).expect(200);
-            let listed = listed["upcoming"].as_array().unwrap().iter();
+        for cue in plan.list("cues") {
+            let path = format!("/v1/cues/{}/upcoming?limit=50&from={midnight}", cue.text("cue_id"));
+            let listed = user.read(&path);
+            let listed = listed.list("upcoming").iter();
             let of_the_day: Vec<&Value> = listed.filter(|at| at.as_str().unwrap() < next).collect();
-            assert_eq!(cue["at"].as_array().unwrap().iter().collect::<Vec<_>>(), of_the_day);
+            assert_eq!(cue.list("at").iter().collect::<Vec<_>>(), of_the_day);
             assert_has(
                 cue,
                 json!({"count": of_the_day.len(), "per_hour": null, "timezone": "Europe/Berlin"}),
@@ -56,12 +53,12 @@ fn runs_that_happen_once_and_those_fired_for_later_are_in_it_and_those_of_paused
     let once = user.create(&worker("once", json!({"type": "once", "at": "2026-01-05T20:00:00Z"})));
     user.create(&worker("next week", json!({"type": "once", "at": "2026-01-12T20:00:00Z"})));
     let paused = user.create(&worker("paused", cron("0 * * * *", "UTC")));
-    let path = format!("/v1/cues/{}", id(&paused));
+    let path = cue_path(&paused);
     let later = json!({"send_at": "2026-01-05T18:00:00Z"});
     let fired = user.post(&format!("{path}/fire"), &later).expect(200);
     user.patch(&path, &json!({"status": "paused"})).expect(200);
 
-    let plan = user.get("/v1/upcoming").expect(200);
+    let plan = user.read("/v1/upcoming");
     assert_has(&plan, json!({"from": "2026-01-05T08:30:00Z", "until": "2026-01-06T08:30:00Z"}));
     let expected = json!([{
         "cue_id": id(&once), "name": "once", "transport": "worker", "timezone": "UTC", "count": 1,
@@ -73,10 +70,10 @@ fn runs_that_happen_once_and_those_fired_for_later_are_in_it_and_those_of_paused
         "at": "2026-01-05T18:00:00Z", "attempts": 0,
     }]);
     assert_eq!(plan["waiting"], expected);
-    let later = user.get("/v1/upcoming?from=2026-01-05T19:00:00Z&hours=1").expect(200);
+    let later = user.read("/v1/upcoming?from=2026-01-05T19:00:00Z&hours=1");
     assert_eq!(later["cues"], json!([]), "the end is not included");
     assert_eq!(later["waiting"], json!([]), "the end is not included");
-    let week = user.get("/v1/upcoming?hours=168&from=2026-01-05T20:00:00Z").expect(200);
+    let week = user.read("/v1/upcoming?hours=168&from=2026-01-05T20:00:00Z");
     assert_eq!(names(&week), ["once"]);
 }
 
@@ -91,7 +88,7 @@ fn a_retry_waits_in_it_and_the_median_duration_is_expected() {
     }));
     let run = user.fire(&cue);
     user.settle();
-    let plan = user.get("/v1/upcoming").expect(200);
+    let plan = user.read("/v1/upcoming");
     assert_has(
         &plan["waiting"][0],
         json!({"execution_id": run, "at": "2026-01-05T09:15:00Z", "attempts": 1}),
@@ -107,11 +104,11 @@ fn a_frequent_cue_has_a_number_for_each_hour_and_a_strangers_cue_is_not_shown() 
     server.user().create(&worker("foreign", cron("0 * * * *", "UTC")));
     user.create(&worker("often", cron("*/6 9-10 * * *", "UTC")));
     user.create(&worker("interval", json!({"type": "recurring", "every": "10s"})));
-    let plan = user.get("/v1/upcoming?hours=3&from=2026-01-05T08:00:00Z").expect(200);
+    let plan = user.read("/v1/upcoming?hours=3&from=2026-01-05T08:00:00Z");
     assert_eq!(names(&plan), ["often", "interval"]);
     assert_has(&plan["cues"][0], json!({"count": 20, "at": null, "per_hour": [0, 10, 10]}));
     assert_has(&plan["cues"][1], json!({"count": 899, "at": null, "per_hour": [179, 360, 360]}));
-    let day = user.get("/v1/upcoming?from=2026-01-05T08:00:00Z").expect(200);
+    let day = user.read("/v1/upcoming?from=2026-01-05T08:00:00Z");
     // The cue runs less than once an hour.
-    assert_eq!(day["cues"][0]["at"].as_array().unwrap().len(), 20);
+    assert_eq!(day["cues"][0].list("at").len(), 20);
 }

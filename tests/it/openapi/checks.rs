@@ -223,7 +223,7 @@ fn query_problems(operation: &'static Operation, query: &str) -> Vec<String> {
     let pairs: Vec<(String, String)> =
         url::form_urlencoded::parse(query.as_bytes()).into_owned().collect();
     let of = |parameter: &'static Value| {
-        let (name, schema) = (parameter["name"].as_str().unwrap(), &parameter["schema"]);
+        let (name, schema) = (parameter.text("name"), &parameter["schema"]);
         let all: Vec<&String> =
             pairs.iter().filter(|(given, _)| given == name).map(|(_, text)| text).collect();
         let value = if schema["type"] == "array" { json!(all) } else { typed(schema, all.last()?) };

@@ -165,9 +165,7 @@ impl World {
         swap("cue_sk_3f9a1c7e5b2d8046a1c3e5f7092b4d6e", &|| self.user.key().to_owned());
         swap("1f0c6a52-8f0e-4a53-9d5e-2f6f6d1d9b7a", &|| self.session());
         swap("f3a9c1e5-8b2d-4607", &|| self.device_code(id));
-        swap("5b0c9a4e-3d2f-4e1a-8b7c-6d5e4f3a2b1c", &|| {
-            other().get("/v1/auth/me").expect(200)["id"].as_str().unwrap().to_owned()
-        });
+        swap("5b0c9a4e-3d2f-4e1a-8b7c-6d5e4f3a2b1c", &|| other().me().text("id").to_owned());
         swap("0f6b1c9e-2a47-4a0e-9a55-7c1d2e3f4a5b", &|| self.plan_request(&other()));
         swap("cued-20300101T090000Z.db", &|| self.backup());
         if id == "deleteWorker" || id == "claimNext" {
@@ -188,19 +186,14 @@ impl World {
     }
 
     fn cue(&self, path: &str) -> String {
-        let schedule = json!({"type": "recurring", "cron": "0 3 * * *"});
-        let cue = json!({"name": "c", "schedule": schedule, "callback": {"url": self.receiver.url_of(path)}});
+        let cue = webhook_cue("c", "0 3 * * *", &self.receiver.url_of(path));
         self.made("/v1/cues", &cue, "id")
     }
 
     /// A run for workers.
     fn fired(&self, payload: &Value) -> String {
-        let schedule = json!({"type": "recurring", "cron": "0 3 * * *"});
-        let cue = json!({
-            "name": "w", "schedule": schedule, "transport": "worker", "payload": payload,
-            "verification": {"mode": "manual"},
-        });
-        self.user.fire(&self.user.create(&cue))
+        let parts = json!({"payload": payload, "verification": {"mode": "manual"}});
+        self.user.fire(&self.user.create(&with(worker_cue("w", "0 3 * * *"), parts)))
     }
 
     /// A run in the state that the operation needs.
@@ -227,10 +220,9 @@ impl World {
     }
 
     fn session(&self) -> String {
-        let (json, body) =
-            ([("Content-Type", "application/json")], json!({"api_key": self.user.key()}));
-        let begun = self.user.call("POST", "/v1/auth/session", &json, body.to_string().as_bytes());
-        begun.unwrap().expect(201)["session"]["id"].as_str().unwrap().to_owned()
+        let key = json!({"api_key": self.user.key()});
+        let begun = self.user.post_with("/v1/auth/session", &[], &key).expect(201);
+        begun["session"].text("id").to_owned()
     }
 
     /// The code of a device that waits, except for the one that begins.
@@ -245,17 +237,17 @@ impl World {
     fn plan_request(&self, user: &Client) -> String {
         let plan = json!({"plan": "pro", "interval": "monthly"});
         let link = user.post("/v1/billing/checkout", &plan).expect(200);
-        let (_, token) = link["checkout_url"].as_str().unwrap().split_once("token=").unwrap();
+        let (_, token) = link.text("checkout_url").split_once("token=").unwrap();
         let form = [("Content-Type", "application/x-www-form-urlencoded")];
         let body = format!("token={token}");
         let confirmed =
             self.user.call("POST", "/billing/checkout", &form, body.as_bytes()).unwrap();
         assert_eq!(confirmed.status, 200);
-        let requests = self.user.get("/v1/admin/billing").expect(200);
-        let email = &user.get("/v1/auth/me").expect(200)["email"];
-        let list = requests["requests"].as_array().unwrap();
+        let requests = self.user.read("/v1/admin/billing");
+        let email = &user.me()["email"];
+        let list = requests.list("requests");
         let own = list.iter().find(|request| request["email"] == *email).expect("its request");
-        own["id"].as_str().unwrap().to_owned()
+        own.text("id").to_owned()
     }
 
     fn backup(&self) -> String {
@@ -274,13 +266,7 @@ impl World {
         .unwrap();
         let bin = Path::new(env!("CARGO_BIN_EXE_cued")).parent().unwrap();
         let home = ClientHome::signed_in(&self.server, &self.user);
-        let mut command = Command::new(program);
-        for (name, value) in home.command(&[]).get_envs() {
-            match value {
-                Some(value) => command.env(name, value),
-                None => command.env_remove(name),
-            };
-        }
+        let mut command = home.other(program);
         let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
         command.env("PATH", path).env("HOME", self.home.path()).env("PYTHONUNBUFFERED", "1");
         command.current_dir(self.home.path()).stdin(Stdio::null());

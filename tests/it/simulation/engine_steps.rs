@@ -5,13 +5,14 @@ use std::mem::take;
 use Expected::{Done, Refused};
 use cued::domain::row_keys::UserKey;
 use cued::domain::webhook::delivery::AttemptRef;
+use cued::engine::NextPass;
 use cued::engine::delivery::attempt::FinishedAttempt;
 use cued::engine::delivery::dispatcher::{DispatcherMode, promote_batch};
 use cued::engine::notifications;
 use cued::engine::scheduler::reaper;
-use cued::engine::scheduler::retention_sweeper::SweepOutcome;
 use cued::error::{Error, Result};
 use cued::service::accounts::change_plan;
+use cued::store::cues::due_cues;
 use cued::store::executions::delivery_queue;
 use cued::store::outbox::Notification;
 
@@ -80,7 +81,9 @@ impl Simulation {
             let (scheduler, now) = (&mut machine.engine().scheduler, app.clock.now());
             for _ in 0..MAX_PASSES {
                 scheduler.run_once(&app)?;
-                if scheduler.deadline(&app)?.is_none_or(|next| next > now) {
+                let next = app.store.read_blocking(due_cues::next)?;
+                let seen = app.engine_stats.last_seen();
+                if next.is_none_or(|next| next.max(seen) > now) {
                     return Ok(());
                 }
             }
@@ -113,7 +116,7 @@ impl Simulation {
     pub fn sweep(&mut self) -> Checked {
         self.insist(|machine| {
             let app = machine.app().clone();
-            while machine.engine().sweeper.run_once(&app)? == SweepOutcome::Again {}
+            while machine.engine().sweeper.run_once(&app)? == NextPass::Again {}
             Ok(())
         })
     }

@@ -8,8 +8,9 @@ use cued::clock::Clock;
 use cued::config::Config;
 use cued::domain::cue::Cue;
 use cued::domain::row_keys::UserKey;
+use cued::engine::NextPass;
 use cued::engine::scheduler::reaper::release_expired_claims;
-use cued::engine::scheduler::retention_sweeper::{RetentionSweeper, SweepOutcome};
+use cued::engine::scheduler::retention_sweeper::RetentionSweeper;
 use cued::error::Error;
 use cued::service::executions::{claim, claim_next};
 use cued::store::cues;
@@ -197,7 +198,7 @@ fn short_histories_of_many_cues_are_deleted_in_one_batch() {
     }
     file.execute("UPDATE cues SET run_count = 3", []).unwrap();
     let (mut sweeper, mut passes) = (RetentionSweeper::default(), 0);
-    while sweeper.run_once(&fixture.app).unwrap() == SweepOutcome::Again {
+    while sweeper.run_once(&fixture.app).unwrap() == NextPass::Again {
         passes += 1;
     }
     assert_eq!((rows(&file, "executions"), rows(&file, "retention_queue")), (150, 0));
@@ -219,7 +220,7 @@ fn executions_that_nobody_claims_are_read_once_a_round() {
     let mut sweeper = RetentionSweeper::default();
     let mut passes = || {
         fixture.write(move |tx| cues::queue_for_retention(tx, cue.key)).unwrap();
-        let again = || sweeper.run_once(&fixture.app).unwrap() == SweepOutcome::Again;
+        let again = || sweeper.run_once(&fixture.app).unwrap() == NextPass::Again;
         std::iter::repeat_with(again).take_while(|again| *again).count()
     };
     let (first, second) = (passes(), passes());
@@ -349,7 +350,7 @@ impl Process {
     }
 
     fn sweeps(&mut self) -> i64 {
-        while self.sweeper.run_once(&self.fixture.app).unwrap() == SweepOutcome::Again {}
+        while self.sweeper.run_once(&self.fixture.app).unwrap() == NextPass::Again {}
         rows(&self.file, "executions")
     }
 }
@@ -445,7 +446,7 @@ fn the_rows_of_a_deleted_cue_are_invisible_before_their_deletion() {
     assert_eq!(claim_next(&fixture.app, user, None, "w".to_owned()).wait().unwrap().id, kept);
 
     let mut sweeper = RetentionSweeper::default();
-    while sweeper.run_once(&fixture.app).unwrap() == SweepOutcome::Again {}
+    while sweeper.run_once(&fixture.app).unwrap() == NextPass::Again {}
     let left: (i64, i64) = fixture
         .app
         .store
@@ -475,7 +476,7 @@ fn a_lease_of_a_deleted_cue_is_ignored() {
     // It is looked at once.
     assert_eq!(fixture.app.store.read(claims::next_end).wait().unwrap(), None);
     let mut sweeper = RetentionSweeper::default();
-    while sweeper.run_once(&fixture.app).unwrap() == SweepOutcome::Again {}
+    while sweeper.run_once(&fixture.app).unwrap() == NextPass::Again {}
 }
 
 #[test]
@@ -512,7 +513,7 @@ fn queued_deliveries_of_a_deleted_cue_are_not_sent() {
     assert!(fixture.deliver(&webhook_client) > 0, "some rows are left");
     assert_eq!(webhook_client.requests(), []);
     let mut sweeper = RetentionSweeper::default();
-    while sweeper.run_once(&fixture.app).unwrap() == SweepOutcome::Again {}
+    while sweeper.run_once(&fixture.app).unwrap() == NextPass::Again {}
     let wrong = fixture.app.store.read(|read| counters::discrepancies(read)).wait().unwrap();
     assert_eq!(wrong, Vec::<String>::new());
 }

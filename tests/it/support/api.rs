@@ -9,7 +9,7 @@ use cued::domain::row_keys::UserKey;
 use cued::http::router::Route;
 use cued::http::routes::ROUTES;
 use cued::http::server::{self, ListenerConfig};
-use cued::random;
+use cued::system::random;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;

@@ -58,6 +58,11 @@ impl Client {
         Self { key: Some(key.to_owned()), ..self.clone() }
     }
 
+    /// The same client without a key.
+    pub fn anonymous(&self) -> Self {
+        Self { key: None, ..self.clone() }
+    }
+
     /// The same account at another address, after a restart.
     pub fn at(&self, addr: SocketAddr) -> Self {
         Self { addr, ..self.clone() }
@@ -76,6 +81,15 @@ impl Client {
 
     pub fn get(&self, path: &str) -> Response {
         self.call("GET", path, &[], b"").unwrap()
+    }
+
+    pub fn get_with(&self, path: &str, headers: &[(&str, &str)]) -> Response {
+        self.call("GET", path, headers, b"").unwrap()
+    }
+
+    /// A request without a body.
+    pub fn bare(&self, method: &str, path: &str) -> Response {
+        self.call(method, path, &[], b"").unwrap()
     }
 
     pub fn post(&self, path: &str, body: &Value) -> Response {
@@ -99,15 +113,88 @@ impl Client {
         self.call("DELETE", path, &[], b"").unwrap()
     }
 
+    /// A POST with an `Idempotency-Key`.
+    pub fn keyed(&self, path: &str, key: &str, body: &Value) -> Response {
+        self.post_with(path, &[("Idempotency-Key", key)], body)
+    }
+
+    /// A POST of JSON with further headers.
+    pub fn post_with(&self, path: &str, headers: &[(&str, &str)], body: &Value) -> Response {
+        let headers = [&[("Content-Type", "application/json")], headers].concat();
+        self.call("POST", path, &headers, body.to_string().as_bytes()).unwrap()
+    }
+
+    /// The body of a GET that must succeed.
+    #[track_caller]
+    pub fn read(&self, path: &str) -> Value {
+        self.get(path).expect(200)
+    }
+
+    /// The account.
+    #[track_caller]
+    pub fn me(&self) -> Value {
+        self.read("/v1/auth/me")
+    }
+
+    pub fn email(&self) -> String {
+        self.me().text("email").to_owned()
+    }
+
+    /// The number of objects in a list.
+    #[track_caller]
+    pub fn total(&self, path: &str) -> Value {
+        self.read(path)["total"].clone()
+    }
+
     /// Creates a cue, which must succeed.
+    #[track_caller]
     pub fn create(&self, cue: &Value) -> Value {
         self.post("/v1/cues", cue).expect(201)
     }
 
+    /// Reads a cue.
+    #[track_caller]
+    pub fn cue(&self, cue: &Value) -> Value {
+        self.read(&cue_path(cue))
+    }
+
+    /// Changes a cue, which must succeed.
+    #[track_caller]
+    pub fn change(&self, cue: &Value, patch: &Value) -> Value {
+        self.patch(&cue_path(cue), patch).expect(200)
+    }
+
+    pub fn try_fire(&self, cue: &Value, body: &Value) -> Response {
+        self.post(&format!("{}/fire", cue_path(cue)), body)
+    }
+
     /// Runs a cue now; returns the id of the execution.
+    #[track_caller]
     pub fn fire(&self, cue: &Value) -> String {
-        let fired = self.post(&format!("/v1/cues/{}/fire", id(cue)), &json!({})).expect(200);
-        fired["execution_id"].as_str().unwrap().to_owned()
+        self.fire_with(cue, &json!({}))
+    }
+
+    /// As [`Client::fire`], with a payload or an instant.
+    #[track_caller]
+    pub fn fire_with(&self, cue: &Value, body: &Value) -> String {
+        self.try_fire(cue, body).expect(200).text("execution_id").to_owned()
+    }
+
+    /// Does something to an execution: `claim`, `cancel`, `retry`, `replay`.
+    pub fn act(&self, execution: &str, action: &str) -> Response {
+        self.post(&format!("/v1/executions/{execution}/{action}"), &json!({}))
+    }
+
+    /// Claims the next execution, which must be there; returns its id.
+    #[track_caller]
+    pub fn claim(&self, worker: &str) -> String {
+        let claimed = self.post("/v1/executions/claim", &json!({"worker_id": worker})).expect(200);
+        claimed.text("execution_id").to_owned()
+    }
+
+    /// A heartbeat of a worker.
+    pub fn beat(&self, worker: &str) -> Response {
+        self.post("/v1/worker/heartbeat", &json!({"worker_id": worker, "handlers": []}))
     }
 
     /// Reads an execution.
@@ -213,6 +300,13 @@ impl Connection {
     #[track_caller]
     pub fn response(&mut self) -> Response {
         self.checked_response(false)
+    }
+
+    /// Sends a request and reads its response.
+    #[track_caller]
+    pub fn ask(&mut self, request: &str) -> Response {
+        self.send(request);
+        self.response()
     }
 
     /// Returns `true` if a part of a response has arrived, or the end of the connection.
@@ -339,6 +433,22 @@ impl Response {
         output.stdout
     }
 
+    /// As [`Response::expect_error`], with a part of the message.
+    #[track_caller]
+    pub fn refuses(&self, status: u16, code: &str, part: &str) -> Value {
+        let body = self.expect_error(status, code);
+        assert_contains(body.message(), &[part]);
+        body
+    }
+
+    /// As [`Response::expect_error`], of a caller that may come back after `seconds`.
+    #[track_caller]
+    pub fn refuses_for(&self, seconds: u32, status: u16, code: &str) -> Value {
+        let body = self.expect_error(status, code);
+        assert_eq!(self.header("retry-after"), Some(&*seconds.to_string()), "{body}");
+        body
+    }
+
     /// The code in the body of an error.
     #[track_caller]
     pub fn code(&self) -> String {
@@ -399,35 +509,4 @@ fn read_chunks(reader: &mut BufReader<TcpStream>, body: &mut Vec<u8>) -> io::Res
             return Ok(());
         }
     }
-}
-
-/// The id of an object that the server returned.
-pub fn id(object: &Value) -> &str {
-    object["id"].as_str().unwrap()
-}
-
-/// Compares the fields that `expected` names.
-#[track_caller]
-pub fn assert_has(object: &Value, expected: Value) {
-    for (name, value) in expected.as_object().unwrap() {
-        assert_eq!(&object[name], value, "{name} of {object}");
-    }
-}
-
-#[track_caller]
-pub fn assert_contains(text: &str, parts: &[&str]) {
-    for part in parts {
-        assert!(text.contains(part), "{part:?} is not in {text}");
-    }
-}
-
-/// The words of a command line; those between single quotes may contain blanks.
-pub fn words(line: &str) -> Vec<&str> {
-    let parts = line.split('\'').enumerate();
-    parts
-        .flat_map(|(number, part)| match number % 2 {
-            0 => part.split_whitespace().collect(),
-            _ => vec![part],
-        })
-        .collect()
 }

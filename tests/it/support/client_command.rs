@@ -77,14 +77,8 @@ impl ClientHome {
         {
             command.env_remove(name);
         }
-        for name in [
-            "XDG_CONFIG_HOME",
-            "NO_COLOR",
-            "CLICOLOR_FORCE",
-            "BROWSER",
-            "DISPLAY",
-            "WAYLAND_DISPLAY",
-        ] {
+        let others = "XDG_CONFIG_HOME NO_COLOR CLICOLOR_FORCE BROWSER DISPLAY WAYLAND_DISPLAY";
+        for name in words(others) {
             command.env_remove(name);
         }
         command.env("HOME", self.folder.path()).env("TZ", "UTC").current_dir(self.folder.path());
@@ -99,30 +93,28 @@ impl ClientHome {
             return None;
         }
         let line = format!("{} {arguments}", env!("CARGO_BIN_EXE_cued"));
-        let mut script = Command::new("script");
-        script.args(["-qefc", &line, "/dev/null"]).current_dir(self.folder()).stdin(Stdio::null());
+        let mut script = self.other("script");
+        script.args(["-qefc", &line, "/dev/null"]);
+        Some(script)
+    }
+
+    /// Another program in the environment of a command.
+    pub fn other(&self, program: &str) -> Command {
+        let mut other = Command::new(program);
         for (name, value) in self.command(&[]).get_envs() {
             match value {
-                Some(value) => script.env(name, value),
-                None => script.env_remove(name),
+                Some(value) => other.env(name, value),
+                None => other.env_remove(name),
             };
         }
-        Some(script)
+        other.current_dir(self.folder()).stdin(Stdio::null());
+        other
     }
 
     /// A script of bash in the same environment.
     pub fn shell(&self, script: &str) -> Command {
-        let command = self.command(&[]);
-        let mut bash = Command::new("bash");
-        for (name, value) in command.get_envs() {
-            match value {
-                Some(value) => bash.env(name, value),
-                None => bash.env_remove(name),
-            };
-        }
-        bash.args(["-euo", "pipefail", "-c", script])
-            .current_dir(self.folder())
-            .stdin(Stdio::null());
+        let mut bash = self.other("bash");
+        bash.args(["-euo", "pipefail", "-c", script]);
         bash
     }
 

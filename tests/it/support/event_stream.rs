@@ -28,6 +28,14 @@ impl EventReader {
         Self::resume(addr, client, query, None)
     }
 
+    /// As [`EventReader::open`], after the greeting.
+    #[track_caller]
+    pub fn follow(addr: SocketAddr, client: &Client, query: &str) -> Self {
+        let mut stream = Self::open(addr, client, query);
+        assert_eq!(stream.next().0, "hello");
+        stream
+    }
+
     /// As [`EventReader::open`], with a `Last-Event-ID`.
     pub fn resume(addr: SocketAddr, client: &Client, query: &str, id: Option<&str>) -> Self {
         let id = id.map(|id| format!("Last-Event-ID: {id}\r\n")).unwrap_or_default();

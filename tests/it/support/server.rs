@@ -120,6 +120,31 @@ impl Server {
         Connection::open(self.db()).unwrap()
     }
 
+    /// The number that a query of the file returns.
+    #[track_caller]
+    pub fn count(&self, query: &str) -> i64 {
+        self.sqlite().query_row(query, [], |row| row.get(0)).unwrap()
+    }
+
+    /// Changes the file.
+    #[track_caller]
+    pub fn sql(&self, statements: &str) {
+        self.sqlite().execute_batch(statements).unwrap();
+    }
+
+    /// `cued user …` on the file.
+    #[track_caller]
+    pub fn administer(&self, arguments: &[&str]) {
+        let done = cued(&["user", "--db"]).arg(&self.db).args(arguments).output().unwrap();
+        assert!(done.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&done.stderr));
+    }
+
+    /// The counters in the file are those of its rows.
+    #[track_caller]
+    pub fn assert_counters(&self) {
+        assert_eq!(counters::discrepancies(&self.sqlite()).unwrap(), Vec::<String>::new());
+    }
+
     /// The log so far.
     pub fn log(&self) -> String {
         fs::read_to_string(self.dir.path().join("cued.log")).unwrap_or_default()
@@ -269,6 +294,12 @@ fn memory_mb(pid: u32, field: &str) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix(field)).unwrap();
     line.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap() / 1024
+}
+
+/// As [`until`], for a condition without a value.
+#[track_caller]
+pub fn until_true(what: &str, mut condition: impl FnMut() -> bool) {
+    until(what, || condition().then_some(()));
 }
 
 /// Polls a condition until it holds. The interval affects no result; it only spares the processor.

@@ -233,27 +233,9 @@ fn error(message: &str) -> String {
 
 /// The fields of a form, none of them twice.
 fn decoded(body: &[u8]) -> BTreeMap<String, String> {
-    let text = String::from_utf8(body.to_vec()).unwrap();
-    let decode = |text: &str| {
-        let mut bytes = Vec::new();
-        let mut rest = text.as_bytes();
-        while let Some((first, after)) = rest.split_first() {
-            let digits = after.get(..2).filter(|_| *first == b'%');
-            bytes.push(match digits {
-                Some(digits) => {
-                    u8::from_str_radix(std::str::from_utf8(digits).unwrap(), 16).unwrap()
-                }
-                None if *first == b'+' => b' ',
-                None => *first,
-            });
-            rest = if digits.is_some() { &after[2..] } else { after };
-        }
-        String::from_utf8(bytes).unwrap()
-    };
     let mut form = BTreeMap::new();
-    for pair in text.split('&') {
-        let (name, value) = pair.split_once('=').unwrap();
-        assert!(form.insert(decode(name), decode(value)).is_none(), "{name} is repeated");
+    for (name, value) in url::form_urlencoded::parse(body).into_owned() {
+        assert!(form.insert(name.clone(), value).is_none(), "{name} is repeated");
     }
     form
 }

@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal as _};
 
 use clap::Args;
-use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+use hyper::header::HeaderName;
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 use url::form_urlencoded;
@@ -13,7 +13,7 @@ use crate::cli::client::context::Context;
 use crate::cli::error::{CliError, usage};
 use crate::cli::input;
 use crate::cli::output::{Format, print_bytes, print_line};
-use crate::client::request::{ApiRequest, ApiResponse, METHODS};
+use crate::client::request::{ApiRequest, ApiResponse, METHODS, segment};
 use crate::domain::text::escaped;
 
 /// Endpoints outside of `/v1`.
@@ -28,19 +28,6 @@ const STREAM: &str = "/v1/events";
 /// Headers that the client sets: another value would send the key in plain sight, or break the request.
 const OWN_HEADERS: [&str; 6] =
     ["authorization", "connection", "content-length", "host", "transfer-encoding", "upgrade"];
-
-/// Characters that no path and query has; the rest stays as it was written.
-const NOT_IN_TARGETS: &AsciiSet = &CONTROLS
-    .add(b' ')
-    .add(b'"')
-    .add(b'<')
-    .add(b'>')
-    .add(b'\\')
-    .add(b'^')
-    .add(b'`')
-    .add(b'{')
-    .add(b'|')
-    .add(b'}');
 
 #[derive(Debug, Args)]
 pub struct Api {
@@ -129,8 +116,7 @@ fn target(path: &str) -> Result<String, CliError> {
         ));
     }
     let path = path.split('#').next().unwrap_or_default();
-    let path =
-        utf8_percent_encode(path.strip_prefix('/').unwrap_or(path), NOT_IN_TARGETS).to_string();
+    let path: String = path.strip_prefix('/').unwrap_or(path).chars().map(encoded).collect();
     let first = path.split(['/', '?']).next().unwrap_or_default();
     let target = if first == "v1" || OUTSIDE.contains(&first) {
         format!("/{path}")
@@ -141,6 +127,12 @@ fn target(path: &str) -> Result<String, CliError> {
         return Err(usage("the stream of events has no end: use `cued tail`"));
     }
     Ok(with_slug_in_one_segment(target))
+}
+
+/// A character as it was written, unless no path and query has it.
+fn encoded(char: char) -> String {
+    let is_plain = char.is_ascii_graphic() && !"\"<>\\^`{|}".contains(char);
+    if is_plain { char.to_string() } else { segment(&char.to_string()) }
 }
 
 /// Encodes the slash of a slug: in `cues/slug:home/one/fire` the first one. `cues/slug:one/fire` fires the cue `one`.
@@ -180,14 +172,10 @@ fn header(text: &str) -> Result<(String, String), String> {
             "{name} is set by cued: the key comes from the profile or CUED_API_KEY"
         ));
     }
-    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-    if name.is_empty()
-        || !name.bytes().all(is_name)
-        || value.contains(|char: char| char.is_control())
-    {
-        return Err("expected 'Name: value'".to_owned());
+    match HeaderName::from_bytes(name.as_bytes()) {
+        Ok(_) if !value.contains(char::is_control) => Ok((name.to_owned(), value.to_owned())),
+        _ => Err("expected 'Name: value'".to_owned()),
     }
-    Ok((name.to_owned(), value.to_owned()))
 }
 
 /// The fields as a JSON object. A value that is JSON counts as such, else as text.

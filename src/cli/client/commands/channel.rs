@@ -1,26 +1,23 @@
 //! `cued channel …`: the channels, which send failures, recoveries and alerts.
 
-use clap::builder::PossibleValuesParser;
+use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use clap::{Arg, ArgAction};
 use serde_json::{Value, json};
 
+use crate::cli::client::arguments::label_of;
 use crate::cli::client::command::{
-    Call, Columns, Entry, Form, Lines, Part, View, Work, channel, entry, flag, number, own, place,
-    server_flag, switch, tag_flag, words,
+    Call, Entry, Part, View, channel, flag, own, place, row, seconds, server_flag, switch,
+    tag_flag, words,
 };
-use crate::cli::client::commands::sign_in::ask_hidden;
-use crate::cli::client::context::{Context, can_ask};
-use crate::cli::client::cues::label_of;
-use crate::cli::client::refusals::SET_ALERT_WEBHOOK;
+use crate::cli::client::context::Context;
+use crate::cli::client::forms::{Columns, Form, Lines, details, fill};
+use crate::cli::client::refusals::{SET_ALERT_WEBHOOK, texts};
 use crate::cli::client::words::{event_in_words, event_of_words};
 use crate::cli::error::{CliError, failed, usage};
-use crate::cli::input;
-use crate::cli::output::table::{
-    Cell, ColumnRule, Style, duration, parse_seconds, status, text_of,
-};
-use crate::cli::output::{Format, print_line};
-use crate::cli::printable::printable;
+use crate::cli::output::table::{Cell, ColumnRule, Style, duration, status, text_of};
+use crate::cli::output::{Format, print_line, print_note};
 use crate::client::request::{ApiRequest, ApiResponse, segment};
+use crate::domain::channel::services::{SETTING_FLAGS, Setting, SettingFlag, SettingKind, service};
 use crate::domain::channel::{
     BUILT_IN_ALERT_WEBHOOK, BUILT_IN_EMAIL, ChannelType, Repeat, is_event, parse_minute,
 };
@@ -32,28 +29,24 @@ const COLUMNS: Columns = &[
     ("STATUS", Form::Cell(state), ColumnRule::Always),
     ("EVENTS OR ERROR", Form::Cell(|_, channel| events_or_error(channel)), ColumnRule::Shortened),
     ("TAGS", Form::List("tags"), ColumnRule::Wide),
-    ("QUIET HOURS", Form::Cell(|_, channel| quiet_hours(channel).into()), ColumnRule::Wide),
+    ("QUIET HOURS", Form::Of(quiet_hours), ColumnRule::Wide),
     ("WAITING", Form::Text("waiting"), ColumnRule::Wide),
     ("LAST SENT", Form::Time("last_sent_at"), ColumnRule::Wide),
 ];
 
-const LINES: Lines = &[
+/// The lines of a channel before those of its settings.
+const FIRST_LINES: Lines = &[
     ("id", Form::Text("id")),
     ("type", Form::Text("type")),
     ("name", Form::Text("name")),
-    ("built in", Form::Cell(|_, channel| origin(channel).into())),
-    ("to", Form::Text("to")),
-    ("url", Form::Text("url")),
-    ("bot token", Form::Text("bot_token")),
-    ("chat id", Form::Text("chat_id")),
-    ("token", Form::Text("token")),
-    ("user", Form::Text("user")),
-    ("priority", Form::Text("priority")),
-    ("api url", Form::Text("api_url")),
-    ("events", Form::Cell(|_, channel| events(channel).into())),
+    ("built in", Form::Of(origin)),
+];
+
+const LAST_LINES: Lines = &[
+    ("events", Form::Of(events)),
     ("tags", Form::List("tags")),
-    ("quiet hours", Form::Cell(|_, channel| quiet_hours(channel).into())),
-    ("repeat", Form::Cell(|_, channel| repeat(channel).into())),
+    ("quiet hours", Form::Of(quiet_hours)),
+    ("repeat", Form::Of(repeat)),
     ("status", Form::Cell(state)),
     ("failures", Form::Template("{failures} in a row")),
     ("waiting", Form::Text("waiting")),
@@ -63,6 +56,9 @@ const LINES: Lines = &[
     ("created", Form::Time("created_at")),
     ("updated", Form::Time("updated_at")),
 ];
+
+const NEW_LINES: Lines =
+    &[("id", Form::Text("id")), ("type", Form::Text("type")), ("name", Form::Text("name"))];
 
 const SHORT_FLAGS: &str = "name to url token event tag quiet-hours no-tags";
 
@@ -88,71 +84,61 @@ const TEST: &str = "Send a test message and print the response of the service\n\
 
 pub fn entries() -> Vec<Entry> {
     vec![
-        entry(
-            "list",
-            "List channels with their state, built-in ones first",
-            [],
-            Work::Request("GET /v1/channels", View::List("id", "channels", COLUMNS)),
-        ),
-        entry(
+        row("list", "List channels with their state, built-in ones first")
+            .request("GET /v1/channels", View::List("id", "channels", COLUMNS)),
+        row(
             "show",
             "Show a channel with its settings and its state\n\nOf a secret the last four characters are shown.",
-            [channel()],
-            Work::Request("GET /v1/channels/{channel}", View::Details("id", LINES)),
-        ),
-        entry("add", ADD, add_arguments(), Work::Code(add)).short(SHORT_FLAGS),
-        entry("set", SET, set_arguments(), Work::Code(set)).short(SHORT_FLAGS),
-        entry(
-            "test",
-            TEST,
-            [channel()],
-            Work::Request("POST /v1/channels/{channel}/test", View::Code(print_test)),
-        ),
-        entry(
-            "rm",
-            "Delete a channel and its waiting messages",
-            [channel()],
-            Work::Request(
-                "DELETE /v1/channels/{channel}",
-                View::Sentence("id", "deleted channel {channel}"),
-            ),
+        )
+        .request("GET /v1/channels/{channel}", View::Code(show)),
+        row("add", ADD).args(add_arguments()).code(add).short(SHORT_FLAGS),
+        row("set", SET).args(set_arguments()).code(set).short(SHORT_FLAGS),
+        row("test", TEST).request("POST /v1/channels/{channel}/test", View::Code(print_test)),
+        row("rm", "Delete a channel and its waiting messages").request(
+            "DELETE /v1/channels/{channel}",
+            View::Sentence("id", "deleted channel {channel}"),
         ),
     ]
 }
 
-fn add_arguments() -> Vec<(Arg, Part)> {
+fn show(call: &Call<'_>, answer: &ApiResponse) -> Result<(), CliError> {
+    call.context.output.object(answer, "id", |channel| {
+        let settings =
+            SETTING_FLAGS.iter().map(|own| (own.label, text_of(channel, own.name).into()));
+        let last = details(LAST_LINES, call.context, channel);
+        details(FIRST_LINES, call.context, channel)
+            .into_iter()
+            .chain(settings)
+            .chain(last)
+            .collect()
+    })
+}
+
+fn add_arguments() -> impl Iterator<Item = (Arg, Part)> {
     let channel_type = place("type", "TYPE", "Service that gets the messages");
     let channel_type = channel_type.value_parser(PossibleValuesParser::new(ChannelType::WORDS));
-    [channel_type].into_iter().chain(flags()).map(own).collect()
+    std::iter::once((channel_type, Part::Body("type"))).chain(flags())
 }
 
-fn set_arguments() -> Vec<(Arg, Part)> {
+fn set_arguments() -> impl Iterator<Item = (Arg, Part)> {
     let quiet =
         switch("no-quiet-hours", "No quiet hours").conflicts_with_all(["quiet-hours", "tz"]);
-    let removals = [
-        quiet,
-        switch("no-tags", "Events of all cues").conflicts_with("tag"),
-        switch("no-token", "No token (ntfy)").conflicts_with("token"),
-        switch("no-priority", "The usual priority (ntfy)").conflicts_with("priority"),
-        switch("no-api-url", "The usual API (telegram, pushover)").conflicts_with("api-url"),
+    let tags = switch("no-tags", "Events of all cues").conflicts_with("tag");
+    let removals = SETTING_FLAGS.iter().filter_map(|own| {
+        let (flag, help) = own.removal?;
+        let flag = switch(flag, help).conflicts_with(own.flag);
+        Some((flag, Part::BodySwitch(own.name, Value::Null)))
+    });
+    let others = [
+        (quiet, Part::BodySwitch("quiet", Value::Null)),
+        (tags, Part::BodySwitch("tags", json!([]))),
     ];
-    [channel()].into_iter().chain(flags().into_iter().chain(removals).map(own)).collect()
+    std::iter::once(channel()).chain(flags()).chain(others).chain(removals)
 }
 
-/// What `--no-NAME` removes, and the value of the field then.
-const REMOVALS: [(&str, &str); 5] = [
-    ("no-quiet-hours", "quiet"),
-    ("no-tags", "tags"),
-    ("no-token", "token"),
-    ("no-priority", "priority"),
-    ("no-api-url", "api_url"),
-];
-
-/// The flags that set the fields of a channel.
-fn flags() -> [Arg; 16] {
-    let url = "URL of the service, with the topic for ntfy; - and @FILE keep it out of the list of processes";
-    let token = "Access token; - and @FILE as for --url";
-    let api_url = "API of an own server in place of the public one (telegram, pushover)";
+/// The flags that set the fields of a channel. If several secrets are `-`, they take lines of standard input in this
+/// order.
+fn flags() -> impl Iterator<Item = (Arg, Part)> {
     let event = "Event to send, more than once for several: failed, recovered, paused, alerts, or alert. with a type \
          [default: failed, recovered and alerts]";
     let quiet = "Hours without messages; what happens in them follows in one at their end";
@@ -160,134 +146,93 @@ fn flags() -> [Arg; 16] {
     let remind_after =
         "Time to a reminder while a failure lasts, 15m to 7d, or 0 for none [default: 1d]";
     let zone = "Time zone of the quiet hours, such as Europe/Berlin or Berlin [default: UTC]";
-    [
-        flag(
-            "name",
-            "NAME",
-            "Name of the channel [default: the type, and the topic, host or chat]",
-        ),
-        flag("to", "ADDRESS", "Address for mails, the confirmed one of the account (email)"),
-        flag("url", "URL|@FILE|-", url),
-        server_flag(),
-        flag("token", "TOKEN|@FILE|-", token),
-        number("priority", 5, "Priority, 1 to 5 (ntfy) [default: by the event]"),
-        flag("bot-token", "TOKEN|@FILE|-", "Token of the bot (telegram); - and @FILE as for --url"),
-        flag("chat-id", "ID", "Chat of the bot: a number or @NAME (telegram)")
-            .allow_negative_numbers(true),
-        flag(
-            "user",
-            "KEY|@FILE|-",
-            "Key of the user or group (pushover); - and @FILE as for --url",
-        ),
-        flag("api-url", "URL", api_url),
-        flag("event", "EVENT", event).action(ArgAction::Append).value_parser(parse_event),
-        tag_flag("Only events of cues with this tag; more than once for cues with one of them"),
-        flag("quiet-hours", "FROM-TO", quiet).value_parser(parse_quiet_hours),
-        words("repeat", "WHICH", &Repeat::WORDS, repeat),
-        flag("remind-after", "SPAN", remind_after).value_parser(parse_seconds),
-        // The zone of other commands is that of printed times.
-        flag("tz", "ZONE", zone).long("timezone").visible_alias("tz"),
-    ]
+    let name = "Name of the channel [default: the type, and the topic, host or chat]";
+    let event = flag("event", "EVENT", event).action(ArgAction::Append).value_parser(parse_event);
+    let tag =
+        tag_flag("Only events of cues with this tag; more than once for cues with one of them");
+    let quiet = flag("quiet-hours", "FROM-TO", quiet).value_parser(parse_quiet_hours);
+    // The zone of other commands is that of printed times.
+    let zone = flag("tz", "ZONE", zone).long("timezone").visible_alias("tz");
+    let others = [
+        (event, Part::BodyList("events")),
+        (tag, Part::BodyList("tags")),
+        (quiet, Part::Body("quiet")),
+        (words("repeat", "WHICH", &Repeat::WORDS, repeat), Part::Body("repeat")),
+        (seconds("remind-after", remind_after), Part::Body("remind_after_seconds")),
+        (zone, Part::Sets("quiet.timezone")),
+    ];
+    let first = [(flag("name", "NAME", name), Part::Body("name")), own(server_flag())];
+    first.into_iter().chain(SETTING_FLAGS.iter().map(setting_flag)).chain(others)
 }
 
-/// The flags whose value may be a secret. If several are `-`, they take lines of standard input in this order.
-const SECRETS: [(&str, &str); 4] =
-    [("url", "url"), ("token", "token"), ("bot-token", "bot_token"), ("user", "user")];
-
-const TEXTS: [(&str, &str); 4] =
-    [("name", "name"), ("to", "to"), ("chat-id", "chat_id"), ("api-url", "api_url")];
+fn setting_flag(own: &'static SettingFlag) -> (Arg, Part) {
+    let arg = flag(own.flag, own.value, own.help);
+    let arg = match own.kinds().next() {
+        Some(SettingKind::Number(range)) => {
+            arg.value_parser(clap::value_parser!(i64).range(range.clone()).map(Value::from))
+        }
+        // The id of a chat may be negative.
+        Some(SettingKind::Text) => arg.allow_negative_numbers(true),
+        _ => arg,
+    };
+    let is_secret = own.kinds().any(SettingKind::is_secret);
+    (arg, if is_secret { Part::BodySecret(own.name) } else { Part::Body(own.name) })
+}
 
 fn add(call: &Call<'_>) -> Result<(), CliError> {
-    let mut body = fields(call)?;
-    body["type"] = call.text("type").into();
+    let (context, output) = (call.context, &call.context.output);
+    let mut body = call.fields()?;
     if body["type"] == "email" && body["to"].is_null() {
         // No other address is taken.
-        body["to"] = call.context.fetch(&ApiRequest::get("/v1/auth/me"))?.value()?["email"].take();
+        body["to"] = context.fetch(&ApiRequest::get("/v1/auth/me"))?.value()?["email"].take();
     }
-    if let Some(quiet) = quiet(call, &Value::Null)? {
-        body["quiet"] = quiet;
-    }
-    let output = &call.context.output;
-    let answer = call.context.send(&ApiRequest::post("/v1/channels").json(body))?;
-    output.object(&answer, "id", |channel| {
-        vec![
-            ("id", text_of(channel, "id").into()),
-            ("type", text_of(channel, "type").into()),
-            ("name", text_of(channel, "name").into()),
-        ]
-    })?;
+    complete_quiet(call, &mut body, || Ok(Value::Null))?;
+    let answer = context
+        .send(&ApiRequest::post("/v1/channels").json(body))
+        .map_err(|error| with_needs(call, error))?;
+    output.object(&answer, "id", |channel| details(NEW_LINES, context, channel))?;
     if output.format.is_for_programs() {
         return Ok(());
     }
-    let id = printable(&text_of(&answer.value()?, "id"));
-    output.note(&format!("Send a test: cued channel test {id}"))
+    print_note(&format!("Send a test: cued channel test {}", text_of(&answer.value()?, "id")))
+}
+
+/// Says of each missing setting what it is.
+fn with_needs(call: &Call<'_>, mut error: CliError) -> CliError {
+    let word = call.text("type").unwrap_or_default();
+    let settings = ChannelType::parse(word).map_or(&[][..], |known| service(known).settings);
+    if let Some(refused) = error.refused()
+        && refused.code == "validation_error"
+    {
+        let mut text = texts(refused, |fault| call.flag_of(fault));
+        for Setting { name, label, example, .. } in settings {
+            let missing = format!("--{}: is missing", name.replace('_', "-"));
+            let such = if example.is_empty() { "" } else { ", such as " };
+            let need =
+                format!("{missing}; a channel of type {word} needs the {label}{such}{example}");
+            text = text.replace(&missing, &need);
+        }
+        refused.say(text);
+    }
+    error
 }
 
 fn set(call: &Call<'_>) -> Result<(), CliError> {
     let context = call.context;
     let path = format!("/v1/channels/{}", segment(call.place("channel")));
-    let mut patch = fields(call)?;
-    for (_, field) in REMOVALS.into_iter().filter(|(flag, _)| call.is_set(flag)) {
-        patch[field] = if field == "tags" { json!([]) } else { Value::Null };
-    }
-    // The API replaces the quiet hours as a whole.
-    if call.is_given("quiet-hours") != call.is_given("tz") {
-        let stored = context.fetch(&ApiRequest::get(&path))?.value()?;
-        patch["quiet"] = quiet(call, &stored["quiet"])?.unwrap_or_default();
-    } else if let Some(quiet) = quiet(call, &Value::Null)? {
-        patch["quiet"] = quiet;
-    }
-    let names: Vec<String> =
-        patch.as_object().into_iter().flatten().map(|(name, _)| name.clone()).collect();
+    let mut patch = call.fields()?;
+    complete_quiet(call, &mut patch, || {
+        Ok(context.fetch(&ApiRequest::get(&path))?.value()?["quiet"].take())
+    })?;
+    let names: Vec<&str> =
+        patch.as_object().into_iter().flatten().map(|(name, _)| name.as_str()).collect();
     if names.is_empty() {
         return Err(usage("nothing to change; `cued channel set --help` lists the flags"));
     }
-    let answer = context.send(&ApiRequest::patch(path).json(patch))?;
+    let answer = context.send(&ApiRequest::patch(path).json(&patch))?;
     context.output.done(&answer, "id", |channel| {
         format!("changed {}: {}", label_of(channel), names.join(", "))
     })
-}
-
-/// The fields that the flags set, without the quiet hours.
-fn fields(call: &Call<'_>) -> Result<Value, CliError> {
-    let mut fields = json!({});
-    for (flag, field) in SECRETS {
-        if let Some(value) = call.text(flag) {
-            fields[field] = secret(flag, value)?.into();
-        }
-    }
-    for (flag, field) in TEXTS {
-        if let Some(value) = call.text(flag) {
-            fields[field] = value.into();
-        }
-    }
-    if let Some(priority) = call.get::<u32>("priority") {
-        fields["priority"] = (*priority).into();
-    }
-    if let Some(repeat) = call.text("repeat") {
-        fields["repeat"] = repeat.into();
-    }
-    if let Some(seconds) = call.get::<u32>("remind-after") {
-        fields["remind_after_seconds"] = (*seconds).into();
-    }
-    for (flag, field) in [("event", "events"), ("tag", "tags")] {
-        let words = call.texts(flag);
-        if !words.is_empty() {
-            fields[field] = json!(words);
-        }
-    }
-    Ok(fields)
-}
-
-/// The value of a flag, from a file or a line of standard input if it names one; at a terminal it is asked for.
-fn secret(flag: &str, value: &str) -> Result<String, CliError> {
-    let flag = format!("--{flag}");
-    let read = match value {
-        "-" if can_ask() => ask_hidden(&format!("{flag}: "))?,
-        "-" => input::line(&flag)?,
-        value => input::text(&flag, value)?,
-    };
-    Ok(read.trim().to_owned())
 }
 
 /// An event of the API, by the words of a person.
@@ -299,36 +244,35 @@ fn parse_event(words: &str) -> Result<String, String> {
     Err("use failed, recovered, paused, alerts, or alert. with the type of an alert".to_owned())
 }
 
-type QuietHours = (String, String);
-
-fn parse_quiet_hours(text: &str) -> Result<QuietHours, String> {
+fn parse_quiet_hours(text: &str) -> Result<Value, String> {
     let hours = text.split_once('-').map(|(from, to)| (from.trim(), to.trim()));
     let hours =
         hours.filter(|(from, to)| [from, to].into_iter().all(|time| parse_minute(time).is_some()));
     let (from, to) = hours.ok_or("an example is 22:00-07:00")?;
-    Ok((from.to_owned(), to.to_owned()))
+    Ok(json!({ "from": from, "to": to }))
 }
 
-/// The quiet hours by the flags, the other parts as `stored`. `None` without a flag.
-fn quiet(call: &Call<'_>, stored: &Value) -> Result<Option<Value>, CliError> {
+/// Adds the time zone to the quiet hours of a body. The API replaces them as a whole: a part that no flag names is that of
+/// the channel.
+fn complete_quiet(
+    call: &Call<'_>,
+    body: &mut Value,
+    stored: impl FnOnce() -> Result<Value, CliError>,
+) -> Result<(), CliError> {
     // `--utc` is for printed times.
     let zone = call.text("tz").and(call.context.zone.as_ref());
-    let hours = call.get::<QuietHours>("quiet-hours");
-    if hours.is_none() && zone.is_none() {
-        return Ok(None);
+    if call.is_given("quiet-hours") != zone.is_some() {
+        let mut quiet = stored()?;
+        let given = body["quiet"].as_object().into_iter().flatten();
+        given.for_each(|(name, value)| quiet[name] = value.clone());
+        body["quiet"] = quiet;
     }
-    let mut quiet = if stored.is_object() { stored.clone() } else { json!({}) };
-    if let Some((from, to)) = hours {
-        quiet["from"] = from.as_str().into();
-        quiet["to"] = to.as_str().into();
-    }
-    if let Some(zone) = zone {
-        quiet["timezone"] = zone.name().into();
-    }
-    if quiet["from"].is_null() {
+    let Some(zone) = zone else { return Ok(()) };
+    if body["quiet"]["from"].is_null() {
         return Err(usage("--timezone is that of the quiet hours: add --quiet-hours"));
     }
-    Ok(Some(quiet))
+    body["quiet"]["timezone"] = zone.name().into();
+    Ok(())
 }
 
 /// Which failures in a row it tells, and when it reminds of them.
@@ -367,14 +311,7 @@ fn events(channel: &Value) -> String {
 fn quiet_hours(channel: &Value) -> String {
     match &channel["quiet"] {
         Value::Null => String::new(),
-        quiet => {
-            format!(
-                "{}-{} {}",
-                text_of(quiet, "from"),
-                text_of(quiet, "to"),
-                text_of(quiet, "timezone")
-            )
-        }
+        quiet => fill("{from}-{to} {timezone}", |name| text_of(quiet, name)),
     }
 }
 
@@ -391,8 +328,8 @@ fn origin(channel: &Value) -> String {
 fn print_test(call: &Call<'_>, answer: &ApiResponse) -> Result<(), CliError> {
     if call.context.output.format == Format::Id {
         // The id of the answer is that of a message, which no command takes.
-        print_line(&printable(call.place("channel")))?;
-        return delivered(answer);
+        print_line(call.place("channel"))?;
+        return check_delivered(answer, "message");
     }
     call.context.output.done(answer, "id", |result| {
         let time = result["duration_ms"].as_i64().map(duration).unwrap_or_default();
@@ -402,23 +339,24 @@ fn print_test(call: &Call<'_>, answer: &ApiResponse) -> Result<(), CliError> {
                 format!("Delivered: the service answered {status} in {time}.")
             }
             (Some("failed"), _) => {
-                format!("Failed after {time}: {}", printable(&text_of(result, "error_message")))
+                format!("Failed after {time}: {}", text_of(result, "error_message"))
             }
             _ => "The service has not answered within 15 s.".to_owned(),
         };
-        match printable(&text_of(result, "response")) {
+        match text_of(result, "response") {
             response if response.is_empty() => result_line,
             response => format!("{result_line}\n{response}"),
         }
     })?;
-    delivered(answer)
+    check_delivered(answer, "message")
 }
 
-fn delivered(answer: &ApiResponse) -> Result<(), CliError> {
+/// Errors: if a test message is not delivered.
+pub fn check_delivered(answer: &ApiResponse, noun: &str) -> Result<(), CliError> {
     if answer.value()?["status"] == "delivered" {
         return Ok(());
     }
-    Err(failed("the test message is not delivered"))
+    Err(failed(format!("the test {noun} is not delivered")))
 }
 
 #[cfg(test)]
@@ -427,7 +365,7 @@ mod tests {
 
     #[test]
     fn quiet_hours_are_two_times_of_day() {
-        let hours = |from: &str, to: &str| Ok((from.to_owned(), to.to_owned()));
+        let hours = |from: &str, to: &str| Ok(json!({ "from": from, "to": to }));
         assert_eq!(parse_quiet_hours("22:00-07:00"), hours("22:00", "07:00"));
         assert_eq!(parse_quiet_hours("22:00 - 07:30"), hours("22:00", "07:30"));
         for bad in ["", "22:00", "22-7", "22:00-24:00", "22:00-07:00-08:00", "10pm-7am"] {

@@ -6,8 +6,9 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::Value;
 
-use crate::cli::client::command::{Call, ClientAction, Form, Lines, details};
+use crate::cli::client::command::{Call, ClientAction};
 use crate::cli::client::context::{ClientArgs, Context, SERVER_URL, environment, target};
+use crate::cli::client::forms::{Form, Lines, details};
 use crate::cli::error::{CliError, failed};
 use crate::cli::output::print_line;
 use crate::cli::output::table::{Cell, duration, span, status, text_of};
@@ -18,7 +19,7 @@ use crate::client::request::{ApiRequest, ClientError};
 use crate::domain::account::user::RegistrationPolicy;
 
 const HEALTH: Lines = &[
-    ("server", Form::Cell(url)),
+    ("server", Form::Shown(url)),
     ("version", Form::Text("version")),
     ("status", Form::Status("status")),
     ("database", Form::Status("services.database")),
@@ -26,31 +27,26 @@ const HEALTH: Lines = &[
     ("scheduler", Form::Cell(|_, health| unless_ok(health, "services.poller"))),
     ("behind until", Form::Time("clock_behind_until")),
     ("held since", Form::Time("held_since")),
-    ("up for", Form::Cell(|_, health| seconds(&health["uptime_seconds"]).into())),
+    ("up for", Form::Of(|health| seconds(&health["uptime_seconds"]))),
     ("workers", Form::Text("workers.active_count")),
     ("to deliver", Form::Text("queue.pending_outbox")),
     ("to retry", Form::Text("queue.pending_retries")),
-    ("to claim", Form::Cell(unclaimed)),
+    ("to claim", Form::Of(unclaimed)),
     ("stuck", Form::Text("queue.stale_executions")),
-    ("lateness", Form::Cell(lateness)),
-    ("file", Form::Cell(|_, health| file(&health["database"]).into())),
-    ("free disk", Form::Cell(|_, health| bytes(&health["database"]["free_disk_bytes"]).into())),
+    ("lateness", Form::Of(lateness)),
+    ("file", Form::Of(|health| file(&health["database"]))),
+    ("free disk", Form::Of(|health| bytes(&health["database"]["free_disk_bytes"]))),
 ];
 
 const INFO: Lines = &[
-    ("server", Form::Cell(url)),
+    ("server", Form::Shown(url)),
     ("version", Form::Text("version")),
-    ("registration", Form::Cell(|_, info| registration(info).into())),
-    ("mail", Form::Cell(|_, info| mail(info).into())),
+    ("registration", Form::Of(registration)),
+    ("mail", Form::Of(mail)),
     ("billing", Form::Text("billing")),
-    (
-        "limits",
-        Form::Cell(|_, info| {
-            if info["limits"] == true { "those of the plans" } else { "off" }.into()
-        }),
-    ),
+    ("limits", Form::Of(|info| either(&info["limits"], "those of the plans", "off"))),
     ("callbacks", Form::List("callbacks")),
-    ("test clock", Form::Cell(|_, info| yes_or_no(&info["test_clock"]).into())),
+    ("test clock", Form::Of(|info| either(&info["test_clock"], "yes", "no"))),
 ];
 
 /// For a whole local check: shorter than the usual limit of health checks, so that its sentence is recorded.
@@ -77,13 +73,7 @@ impl ClientAction for Health {
             return target(args);
         }
         let url = local_url(self.listen_address()?)?;
-        Ok(Target {
-            url,
-            key: None,
-            profile: None,
-            key_variable: None,
-            ca: environment("CUED_CA").map(Into::into),
-        })
+        Ok(Target { url, ca: environment("CUED_CA").map(Into::into), ..Target::default() })
     }
 
     fn run(self, context: &Context) -> Result<(), CliError> {
@@ -165,8 +155,8 @@ fn causes(health: &Value) -> Vec<String> {
     if causes.is_empty() { vec![text_of(health, "status")] } else { causes }
 }
 
-fn url(context: &Context, _: &Value) -> Cell {
-    context.target.url.as_str().into()
+fn url(context: &Context, _: &Value) -> String {
+    context.target.url.clone()
 }
 
 fn unless_ok(health: &Value, field: &str) -> Cell {
@@ -176,20 +166,20 @@ fn unless_ok(health: &Value, field: &str) -> Cell {
     }
 }
 
-fn unclaimed(_: &Context, health: &Value) -> Cell {
+fn unclaimed(health: &Value) -> String {
     let count = text_of(health, "queue.pending_worker_claims");
     match seconds(&health["queue"]["oldest_pending_claim_seconds"]) {
-        oldest if oldest.is_empty() || count == "0" => count.into(),
-        oldest => format!("{count}, the first for {oldest}").into(),
+        oldest if oldest.is_empty() || count == "0" => count,
+        oldest => format!("{count}, the first for {oldest}"),
     }
 }
 
-fn lateness(_: &Context, health: &Value) -> Cell {
+fn lateness(health: &Value) -> String {
     let lateness = &health["lateness"];
     let of = |name: &str| lateness[name].as_f64().map(|ms| duration(ms.round() as i64));
     match (of("p50_ms"), of("p99_ms")) {
-        (Some(p50), Some(p99)) => format!("{p50} (median), {p99} (99 %)").into(),
-        _ => Cell::default(),
+        (Some(p50), Some(p99)) => format!("{p50} (median), {p99} (99 %)"),
+        _ => String::new(),
     }
 }
 
@@ -207,8 +197,8 @@ fn bytes(value: &Value) -> String {
     value.as_u64().map(size).unwrap_or_default()
 }
 
-fn yes_or_no(value: &Value) -> &'static str {
-    if value == true { "yes" } else { "no" }
+fn either(value: &Value, yes: &str, no: &str) -> String {
+    if value == true { yes } else { no }.to_owned()
 }
 
 fn registration(info: &Value) -> String {

@@ -12,5 +12,4 @@ pub mod schedule;
 pub mod sign_in;
 pub mod sink;
 pub mod tail;
-mod task_file;
 pub mod work;

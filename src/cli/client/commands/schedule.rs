@@ -5,17 +5,18 @@ use clap::Args;
 use jiff::Timestamp;
 use jiff::civil::{Date, DateTime};
 use jiff::tz::TimeZone;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use unicode_width::UnicodeWidthStr as _;
 
-use crate::cli::client::command::{Call, ClientAction, Columns, Form, table};
+use crate::cli::client::command::{Call, ClientAction};
 use crate::cli::client::context::Context;
+use crate::cli::client::forms::{Columns, Form, table};
 use crate::cli::error::{CliError, usage};
 use crate::cli::output::table::{Cell, ColumnRule, Style, parse_seconds, text_of};
-use crate::cli::output::{Format, count, print, print_line};
+use crate::cli::output::{Format, count, print, print_line, print_note};
 use crate::cli::printable::printable;
 use crate::cli::width::folded;
-use crate::client::request::{ApiRequest, ApiResponse, ClientError};
+use crate::client::request::{ApiRequest, ApiResponse};
 use crate::domain::schedule::cron::CronExpr;
 use crate::domain::schedule::interval::{Interval, elapsed};
 use crate::domain::schedule::words::EXAMPLES;
@@ -23,7 +24,7 @@ use crate::domain::schedule::{Zone, is_instant};
 
 /// The local time of the schedule, and that of the output.
 const RUNS: Columns = &[
-    ("RUN", Form::Cell(|_, run| local(&text_of(run, "local")).into()), ColumnRule::Always),
+    ("RUN", Form::Of(|run| local(&text_of(run, "local"))), ColumnRule::Always),
     ("OFFSET", Form::Text("offset"), ColumnRule::Always),
     ("YOUR TIME", Form::ExactTime("at"), ColumnRule::Wide),
     (
@@ -87,23 +88,16 @@ impl ClientAction for Preview {
             (None, Some(at)) => ("at", at.clone()),
             (None, None) => ("text", text.as_ref().or(cron.as_ref()).cloned().unwrap_or_default()),
         };
-        let bounds = [
-            ("start", start.clone().map(Value::from)),
-            ("end", end.clone().map(Value::from)),
-            ("jitter_seconds", jitter.map(Value::from)),
-        ];
-        let bounds: Map<String, Value> = bounds
-            .into_iter()
-            .filter_map(|(name, value)| Some((name.to_owned(), value?)))
-            .collect();
-        let mut body = if bounds.is_empty() {
-            json!({"text": text, "timezone": zone.name()})
-        } else {
-            let understood = understand(context, field, &text, zone.name())?;
-            let mut schedule = understood["schedule"].clone();
-            schedule.as_object_mut().into_iter().for_each(|fields| fields.extend(bounds.clone()));
-            json!({ "schedule": schedule })
-        };
+        let bounds =
+            [("start", json!(start)), ("end", json!(end)), ("jitter_seconds", json!(jitter))];
+        let bounds = bounds.iter().filter(|(_, value)| !value.is_null());
+        let is_bounded = bounds.clone().count() > 0;
+        let mut body = json!({"text": text, "timezone": zone.name()});
+        if is_bounded {
+            let mut schedule = understand(context, field, &text, zone.name())?["schedule"].take();
+            bounds.for_each(|(name, value)| schedule[name] = value.clone());
+            body = json!({ "schedule": schedule });
+        }
         body["limit"] = self.count.into();
         if let Some(from) = &self.from {
             body["from"] = instant(from, zone.rules())?.to_string().into();
@@ -111,7 +105,7 @@ impl ClientAction for Preview {
         let answer = context
             .send(&ApiRequest::post("/v1/schedule/preview").json(&body))
             .map_err(|error| fit_examples(with_caret(error, Some(&text)), field, &text))?;
-        if bounds.is_empty() {
+        if !is_bounded {
             check_kind(field, &text, &answer.value()?)?;
         }
         print_runs(context, &answer, RUNS)
@@ -171,7 +165,6 @@ pub fn understand(
 
 /// Errors: a single run where a schedule repeats, and the other way round.
 fn check_kind(field: &str, text: &str, understood: &Value) -> Result<(), CliError> {
-    let text = printable(text);
     match (field, understood["schedule"]["type"] == "once") {
         ("at", false) => Err(usage(format!("--at: {text:?} repeats; use --cron for it"))),
         ("cron" | "every", true) => {
@@ -192,7 +185,7 @@ pub fn note(context: &Context, understood: &Value) -> Result<(), CliError> {
     if let Some(change) = first["note"].as_str() {
         line.push_str(&format!(" ({change})"));
     }
-    context.output.note(&printable(&line))
+    print_note(&line)
 }
 
 /// A schedule in words, and its expression.
@@ -299,7 +292,7 @@ pub fn send_fields(
 
 /// The error with the expression and a mark below the part that the server names.
 fn with_caret(mut error: CliError, cron: Option<&str>) -> CliError {
-    if let (CliError::Client(ClientError::Refused(refused)), Some(cron)) = (&mut error, cron) {
+    if let (Some(refused), Some(cron)) = (error.refused(), cron) {
         let span = &refused.body["error"]["span"];
         let place = |index: usize| usize::try_from(span[index].as_u64()?).ok();
         if let (Some(from), Some(to)) = (place(0), place(1)) {
@@ -312,7 +305,6 @@ fn with_caret(mut error: CliError, cron: Option<&str>) -> CliError {
 /// The refusal of a text with examples of its flag.
 fn fit_examples(mut error: CliError, field: &str, text: &str) -> CliError {
     if field == "at" && elapsed(text).is_some() {
-        let text = printable(text);
         return usage(format!("--at: {text:?} is no time; did you mean +{text}?"));
     }
     let examples = match field {
@@ -321,7 +313,7 @@ fn fit_examples(mut error: CliError, field: &str, text: &str) -> CliError {
         "cron" => "examples are `every 5m`, `every weekday at 9` and `0 9 * * 1-5`",
         _ => EXAMPLES,
     };
-    if let CliError::Client(ClientError::Refused(refused)) = &mut error {
+    if let Some(refused) = error.refused() {
         refused.message = refused.message.replace(EXAMPLES, examples);
     }
     error

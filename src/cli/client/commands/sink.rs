@@ -36,7 +36,7 @@ use crate::cli::client::live_output::watch_reader;
 use crate::cli::error::{CliError, cannot, failed, usage};
 use crate::cli::input;
 use crate::cli::output::table::{Style, fitted, indented, text_of};
-use crate::cli::output::{Format, print_line, print_part};
+use crate::cli::output::{Format, print_line, print_note, print_part};
 use crate::cli::printable::{printable, printable_lines};
 use crate::cli::server::flag_values::socket_address;
 use crate::cli::width::cut;
@@ -44,7 +44,7 @@ use crate::client::request::{ApiRequest, ClientError};
 use crate::domain::text::one_line;
 use crate::domain::time::instant;
 use crate::domain::webhook::signature::{Verification, verify};
-use crate::locks::Mutex;
+use crate::system::locks::Mutex;
 
 const SECRET_VARIABLE: &str = "CUED_WEBHOOK_SECRET";
 
@@ -122,12 +122,12 @@ impl ClientAction for Sink {
         let (listener, address) = runtime.block_on(bind(self.listen))?;
         let line = format!("listening on http://{address}");
         if context.output.format.is_for_programs() {
-            context.output.note(&line)
+            print_note(&line)
         } else {
             print_line(&line)
         }?;
         if !address.ip().is_loopback() {
-            context.output.note("whoever reaches this address can post to it, not only cued")?;
+            print_note("whoever reaches this address can post to it, not only cued")?;
         }
         let (end, ends) = mpsc::channel(1);
         let end_of_reader = end.clone();
@@ -150,7 +150,7 @@ impl ClientAction for Sink {
         let (received, verified) =
             (receiver.received.load(Relaxed), receiver.verified.load(Relaxed));
         let noun = if received == 1 { "delivery" } else { "deliveries" };
-        context.output.note(&format!("{received} {noun}, {verified} verified"))
+        print_note(&format!("{received} {noun}, {verified} verified"))
     }
 }
 
@@ -182,7 +182,7 @@ fn account_secrets(context: &Context) -> Result<Vec<String>, CliError> {
     }
     secrets.retain(|secret| !secret.is_empty());
     let origin = format!("the secrets of your account at {}", context.target.url);
-    context.output.note(&format!("Signatures are checked with {origin}"))?;
+    print_note(&format!("Signatures are checked with {origin}"))?;
     Ok(secrets)
 }
 
@@ -277,30 +277,26 @@ struct Receiver {
 impl Receiver {
     fn announce_secrets(&self) -> Result<(), CliError> {
         let mut secrets = self.secrets.lock();
-        if !secrets.is_empty() {
+        let note = if secrets.is_empty() {
+            match account_secrets(&self.context) {
+                Ok(known) => {
+                    *secrets = known;
+                    return Ok(());
+                }
+                Err(CliError::Client(ClientError::NotSignedIn)) => {
+                    "Signatures are checked once you run `cued login`.".to_owned()
+                }
+                Err(error) if error.status() == Some(401) => {
+                    let why = "the stored key is not valid here. Run `cued login`.";
+                    format!("Signatures are not checked: {why}")
+                }
+                Err(error) => format!("Signatures are not checked: {error}"),
+            }
+        } else {
             let name = if self.sink.secret.is_some() { "--secret" } else { SECRET_VARIABLE };
-            return self
-                .context
-                .output
-                .note(&format!("Signatures are checked with the secret of {name}"));
-        }
-        let why = match account_secrets(&self.context) {
-            Ok(known) => {
-                *secrets = known;
-                return Ok(());
-            }
-            Err(CliError::Client(ClientError::NotSignedIn)) => {
-                return self
-                    .context
-                    .output
-                    .note("Signatures are checked once you run `cued login`.");
-            }
-            Err(CliError::Client(error)) if error.status() == Some(401) => {
-                "the stored key is not valid here. Run `cued login`.".to_owned()
-            }
-            Err(other) => other.to_string(),
+            format!("Signatures are checked with the secret of {name}")
         };
-        self.context.output.note(&format!("Signatures are not checked: {why}"))
+        print_note(&note)
     }
 
     /// Takes a delivery; `None` if the sink is at its end.
@@ -382,22 +378,19 @@ impl Receiver {
             (step.to_string(), Style::Plain),
         ];
         let width = styles.width.filter(|_| output.is_short()).unwrap_or(usize::MAX);
+        let beside_path = |parts: &[(String, Style)]| {
+            let others =
+                parts.iter().enumerate().filter(|(index, part)| *index != 1 && !part.0.is_empty());
+            others.map(|(_, (text, _))| text.width() + 2).sum::<usize>()
+        };
         // The status must be seen: the reason is shorter where there is no room, then other parts are left out.
         for (index, text) in [(5, short_reason(verification)), (4, ""), (3, "")] {
-            let room = MIN_PATH.min(parts[1].0.width());
-            let needed = parts.iter().filter(|(text, _)| !text.is_empty());
-            let needed =
-                needed.map(|(text, _)| text.width() + 2).sum::<usize>() - parts[1].0.width() + room
-                    - 2;
-            if needed > width {
+            if beside_path(&parts) + MIN_PATH.min(parts[1].0.width()) > width {
                 parts[index].0 = text.to_owned();
             }
         }
         // The path has the room that the others leave.
-        let others = parts.iter().filter(|(text, _)| !text.is_empty());
-        let others =
-            others.map(|(text, _)| text.width() + 2).sum::<usize>() - parts[1].0.width() - 2;
-        parts[1].0 = cut(&parts[1].0, width.saturating_sub(others).max(MIN_PATH));
+        parts[1].0 = cut(&parts[1].0, width.saturating_sub(beside_path(&parts)).max(MIN_PATH));
         let mut text = fitted(&parts, width, styles) + "\n";
         if !self.sink.no_body {
             let shown = body.get(..MAX_SHOWN).unwrap_or(body);
@@ -529,11 +522,11 @@ async fn respond(
     let disconnect = || io::Error::from(io::ErrorKind::ConnectionAborted);
     let (head, body) = request.into_parts();
     if body.size_hint().lower() > MAX_BODY as u64 {
-        return Ok(too_large(&receiver));
+        return Ok(too_large());
     }
     let body = match timeout(HEAD_TIME, Limited::new(body, MAX_BODY).collect()).await {
         Ok(Ok(body)) => body.to_bytes(),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => return Ok(too_large(&receiver)),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => return Ok(too_large()),
         Ok(Err(_)) | Err(_) => return Err(disconnect()),
     };
     let delivery = Delivery { received_at: receiver.context.client.clock().now(), head, body };
@@ -575,11 +568,11 @@ impl Drop for FinishedDelivery {
 }
 
 /// The answer to a request that is no delivery: it takes no step of the script.
-fn too_large(receiver: &Receiver) -> Response<Full<Bytes>> {
+fn too_large() -> Response<Full<Bytes>> {
     let mut answer = empty(StatusCode::PAYLOAD_TOO_LARGE);
     // A note that cannot be written is lost; the sender has the answer in any case.
     let note = format!("refused a request with {}: its body has more than 8 MiB", answer.status());
-    drop(receiver.context.output.note(&note));
+    drop(print_note(&note));
     answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     answer
 }

@@ -7,17 +7,16 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use unicode_width::UnicodeWidthStr as _;
 
-use crate::cli::client::arguments::fetch;
+use crate::cli::client::arguments::{fetch, find_maybe_id};
 use crate::cli::client::command::ClientAction;
 use crate::cli::client::context::Context;
-use crate::cli::client::cues::find_maybe_id;
 use crate::cli::client::live_output::{end_on_signals, end_with_reader};
 use crate::cli::client::words::{event_of_words, in_words, message_of};
 use crate::cli::error::CliError;
 use crate::cli::output::table::{
     Style, Times, duration, fitted, indented, last_line, parse_duration, span, text_of,
 };
-use crate::cli::output::{Format, Output, SHORT_ID, print_part, yaml};
+use crate::cli::output::{Format, Output, SHORT_ID, print_note, print_part, yaml};
 use crate::cli::printable::{printable, printable_lines};
 use crate::cli::width::cut;
 use crate::client::event_stream::{StreamEvent, StreamItem, request};
@@ -79,19 +78,17 @@ impl ClientAction for Tail {
             let mut events = Vec::new();
             match item {
                 StreamItem::Lost(reason) => {
-                    context
-                        .output
-                        .note(&format!("connection lost ({reason}); connecting again"))?;
+                    print_note(&format!("connection lost ({reason}); connecting again"))?;
                 }
                 StreamItem::Hello { hello, is_again } => {
                     if is_again {
-                        context.output.note("reconnected")?;
+                        print_note("reconnected")?;
                     } else if context.output.is_short() && io::stderr().is_terminal() {
-                        context.output.note("Waiting for events; Ctrl-C ends")?;
+                        print_note("Waiting for events; Ctrl-C ends")?;
                     }
                     if hello["held"] == Value::Bool(true) {
                         let note = "the server is on hold and fires nothing; see `cued promote`";
-                        context.output.note(note)?;
+                        print_note(note)?;
                     }
                     if let Some(since) = since.take() {
                         // The clock of this machine stands in for that of a server that does not state its time.
@@ -131,7 +128,7 @@ fn past(
     let request = with_tags(request, tags).query("since", begin.to_string());
     let list = fetch(|page| context.fetch(page), &request, "executions", MAX_LISTED)?;
     if list.has_more {
-        context.output.note("some older runs are not shown: there are too many")?;
+        print_note("some older runs are not shown: there are too many")?;
     }
     let mut events: Vec<TailEvent> = list.items.iter().filter_map(TailEvent::from_run).collect();
     events.sort_by_key(|event| event.instant("at"));
@@ -144,23 +141,21 @@ fn body(context: &Context, event: &TailEvent) -> Result<Option<String>, CliError
         return Ok(None);
     }
     let path = format!("/v1/executions/{}/attempts", segment(&event.field("execution_id")));
-    match context.fetch(&ApiRequest::get(path)).and_then(|answer| Ok(answer.value()?)) {
-        Ok(answer) => {
-            let is_this = |it: &&Value| {
-                it["attempt"] == event.data["attempt"] && it["result"] != json!("cut")
-            };
-            let attempt =
-                answer["attempts"].as_array().and_then(|attempts| attempts.iter().find(is_this));
-            Ok(attempt.and_then(|attempt| attempt["response_body"].as_str()).map(str::to_owned))
-        }
+    let answer = match context.fetch(&ApiRequest::get(path)).and_then(|answer| Ok(answer.value()?))
+    {
         // The event is worth more than the body. A run that is not there was deleted.
-        Err(CliError::Client(error)) if error.exit_code() != 3 => {
-            context.output.note(&format!("cannot read the body of a response: {error}"))?;
-            Ok(None)
+        Err(CliError::Client(error)) => {
+            if error.exit_code() != 3 {
+                print_note(&format!("cannot read the body of a response: {error}"))?;
+            }
+            return Ok(None);
         }
-        Err(CliError::Client(_)) => Ok(None),
-        Err(error) => Err(error),
-    }
+        answer => answer?,
+    };
+    let is_this =
+        |it: &&Value| it["attempt"] == event.data["attempt"] && it["result"] != json!("cut");
+    let attempt = answer["attempts"].as_array().and_then(|attempts| attempts.iter().find(is_this));
+    Ok(attempt.and_then(|attempt| attempt["response_body"].as_str()).map(str::to_owned))
 }
 
 /// Prints an event in the form of `--output`. Returns false if the reader has closed the pipe.
@@ -172,7 +167,7 @@ fn print(context: &Context, event: &TailEvent) -> Result<bool, CliError> {
         Format::Id => {
             let ids = ["execution_id", "cue_id", "id"].map(|field| event.field(field));
             if event.event == "reset" {
-                output.note(&printable(&sentence(event, &output.times)))?;
+                print_note(&printable(&sentence(event, &output.times)))?;
             }
             ids.iter().find(|id| !id.is_empty()).map(|id| printable(id) + "\n").unwrap_or_default()
         }

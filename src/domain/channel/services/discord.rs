@@ -11,7 +11,7 @@ use crate::domain::channel::services::form::{
     utf16_len, without_markdown,
 };
 use crate::domain::channel::services::{
-    Service, ServiceAnswer, ServiceRequest, Setting, SettingKind, Verdict, host_label, own_target,
+    Service, ServiceAnswer, ServiceRequest, Setting, Verdict, host_label, own_target,
 };
 use crate::domain::channel::{ChannelType, Settings};
 use crate::domain::time;
@@ -19,7 +19,7 @@ use crate::domain::time;
 pub const SERVICE: Service = Service {
     channel_type: ChannelType::Discord,
     name: "Discord",
-    settings: &[Setting::required("url", SettingKind::SecretUrl)],
+    settings: &[Setting::webhook("https://discord.com/api/webhooks/…")],
     check,
     label: host_label,
     request: Some(request),

@@ -17,8 +17,8 @@ pub const SERVICE: Service = Service {
     channel_type: ChannelType::Gotify,
     name: "Gotify",
     settings: &[
-        Setting::required("url", SettingKind::Url),
-        Setting::required("token", SettingKind::Secret),
+        Setting::required("url", SettingKind::Url, "server URL", "https://gotify.example.com"),
+        Setting::required("token", SettingKind::Secret, "application token", ""),
     ],
     check,
     label: host_label,

@@ -10,14 +10,14 @@ use crate::domain::channel::services::form::{
     colour, cut, link, link_label, text, title, with_entities, without_markdown,
 };
 use crate::domain::channel::services::{
-    Service, ServiceAnswer, ServiceRequest, Setting, SettingKind, Verdict, host_label, own_target,
+    Service, ServiceAnswer, ServiceRequest, Setting, Verdict, host_label, own_target,
 };
 use crate::domain::channel::{ChannelType, Settings};
 
 pub const SERVICE: Service = Service {
     channel_type: ChannelType::Mattermost,
     name: "Mattermost",
-    settings: &[Setting::required("url", SettingKind::SecretUrl)],
+    settings: &[Setting::webhook("https://mattermost.example.com/hooks/…")],
     check,
     label: host_label,
     request: Some(request),

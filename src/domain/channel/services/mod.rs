@@ -46,6 +46,71 @@ pub struct Setting {
     pub name: &'static str,
     pub is_required: bool,
     pub kind: SettingKind,
+    /// What the service calls it, inside of a sentence.
+    pub label: &'static str,
+    /// May be empty, as the help.
+    pub example: &'static str,
+    pub help: &'static str,
+}
+
+/// A setting on the command line, where services share one of the same name.
+#[derive(Debug)]
+pub struct SettingFlag {
+    pub name: &'static str,
+    pub flag: &'static str,
+    /// In the details of a channel.
+    pub label: &'static str,
+    /// What its value is called.
+    pub value: &'static str,
+    pub help: &'static str,
+    /// The flag that removes it, and its help; `None` of one that no service can be without.
+    pub removal: Option<(&'static str, &'static str)>,
+}
+
+/// The settings of all services, in the order in which they are shown and read.
+pub const SETTING_FLAGS: [SettingFlag; 8] = [
+    setting_flag("to", "ADDRESS", "Address for mails, the confirmed one of the account (email)"),
+    setting_flag("url", "URL|@FILE|-", URL),
+    SettingFlag {
+        removal: Some(("no-token", "No token (ntfy)")),
+        ..setting_flag("token", "TOKEN|@FILE|-", "Access token; - and @FILE as for --url")
+    },
+    SettingFlag {
+        removal: Some(("no-priority", "The usual priority (ntfy)")),
+        ..setting_flag("priority", "N", "Priority, 1 to 5 (ntfy) [default: by the event]")
+    },
+    SettingFlag {
+        flag: "bot-token",
+        label: "bot token",
+        ..setting_flag("bot_token", "TOKEN|@FILE|-", BOT_TOKEN)
+    },
+    SettingFlag { flag: "chat-id", label: "chat id", ..setting_flag("chat_id", "ID", CHAT_ID) },
+    setting_flag("user", "KEY|@FILE|-", USER),
+    SettingFlag {
+        flag: "api-url",
+        label: "api url",
+        removal: Some(("no-api-url", "The usual API (telegram, pushover)")),
+        ..setting_flag("api_url", "URL", API_URL)
+    },
+];
+
+const URL: &str =
+    "URL of the service, with the topic for ntfy; - and @FILE keep it out of the list of processes";
+const BOT_TOKEN: &str = "Token of the bot (telegram); - and @FILE as for --url";
+const CHAT_ID: &str = "Chat of the bot: a number or @NAME (telegram)";
+const USER: &str = "Key of the user or group (pushover); - and @FILE as for --url";
+const API_URL: &str = "API of an own server in place of the public one (telegram, pushover)";
+
+const fn setting_flag(name: &'static str, value: &'static str, help: &'static str) -> SettingFlag {
+    SettingFlag { name, flag: name, label: name, value, help, removal: None }
+}
+
+impl SettingFlag {
+    /// The kinds that it has in the services.
+    pub fn kinds(&self) -> impl Iterator<Item = &'static SettingKind> {
+        let settings = SERVICES.iter().flat_map(|service| service.settings);
+        settings.filter(|setting| setting.name == self.name).map(|setting| &setting.kind)
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,6 +123,12 @@ pub enum SettingKind {
     Number(RangeInclusive<i64>),
     /// An email address.
     Address,
+}
+
+impl SettingKind {
+    pub fn is_secret(&self) -> bool {
+        matches!(self, Self::Secret | Self::SecretUrl)
+    }
 }
 
 /// A POST. It has secrets, in its URL, headers or body, hence no `Debug`.
@@ -110,7 +181,7 @@ pub static SERVICES: &[Service; ChannelType::ALL.len()] = &[
 const EMAIL: Service = Service {
     channel_type: ChannelType::Email,
     name: "email",
-    settings: &[Setting::required("to", SettingKind::Address)],
+    settings: &[Setting::required("to", SettingKind::Address, "email address", "")],
     // It is compared with the address of the account.
     check: |_, _| Ok(()),
     label: |settings| settings.text("to").to_owned(),
@@ -120,9 +191,7 @@ const EMAIL: Service = Service {
 
 /// The text of a service without the secrets of the channel, and with them the URLs that are secret.
 pub fn redacted(text: &str, channel_type: ChannelType, settings: &Settings) -> String {
-    let is_secret =
-        |setting: &&Setting| matches!(setting.kind, SettingKind::Secret | SettingKind::SecretUrl);
-    let secrets = service(channel_type).settings.iter().filter(is_secret);
+    let secrets = service(channel_type).settings.iter().filter(|own| own.kind.is_secret());
     without_own(text, secrets.filter_map(|setting| settings.get(setting.name)))
 }
 
@@ -153,12 +222,28 @@ pub fn service_of_host(host: &str) -> Option<ChannelType> {
 }
 
 impl Setting {
-    const fn required(name: &'static str, kind: SettingKind) -> Self {
-        Self { name, is_required: true, kind }
+    const fn required(
+        name: &'static str,
+        kind: SettingKind,
+        label: &'static str,
+        example: &'static str,
+    ) -> Self {
+        Self { name, is_required: true, kind, label, example, help: "" }
     }
 
-    const fn optional(name: &'static str, kind: SettingKind) -> Self {
-        Self { name, is_required: false, kind }
+    const fn optional(
+        name: &'static str,
+        kind: SettingKind,
+        label: &'static str,
+        example: &'static str,
+        help: &'static str,
+    ) -> Self {
+        Self { name, is_required: false, kind, label, example, help }
+    }
+
+    /// The URL of an incoming webhook.
+    const fn webhook(example: &'static str) -> Self {
+        Self::required("url", SettingKind::SecretUrl, "webhook URL", example)
     }
 }
 

@@ -19,9 +19,9 @@ pub const SERVICE: Service = Service {
     channel_type: ChannelType::Ntfy,
     name: "ntfy",
     settings: &[
-        Setting::required("url", SettingKind::Url),
-        Setting::optional("token", SettingKind::Secret),
-        Setting::optional("priority", SettingKind::Number(1..=5)),
+        Setting::required("url", SettingKind::Url, "topic URL", "https://ntfy.sh/backups-x7qz"),
+        Setting::optional("token", SettingKind::Secret, "access token", "", ""),
+        Setting::optional("priority", SettingKind::Number(1..=5), "priority", "", ""),
     ],
     check,
     label: |settings| root_and_topic(settings.text("url")).1.to_owned(),

@@ -21,9 +21,15 @@ pub const SERVICE: Service = Service {
     channel_type: ChannelType::Pushover,
     name: "Pushover",
     settings: &[
-        Setting::required("token", SettingKind::Secret),
-        Setting::required("user", SettingKind::Secret),
-        Setting::optional("api_url", SettingKind::Url),
+        Setting::required("token", SettingKind::Secret, "API token", ""),
+        Setting::required("user", SettingKind::Secret, "user key", ""),
+        Setting::optional(
+            "api_url",
+            SettingKind::Url,
+            "API URL",
+            API_URL,
+            "Only if you reach Pushover through a proxy.",
+        ),
     ],
     check,
     label: |settings| host_of(api_url(settings)),

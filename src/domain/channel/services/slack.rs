@@ -11,7 +11,7 @@ use crate::domain::channel::services::form::{
     cut, link, link_label, sign, size_with_entities, text, title, with_entities,
 };
 use crate::domain::channel::services::{
-    Service, ServiceAnswer, ServiceRequest, Setting, SettingKind, Verdict, host_label, own_target,
+    Service, ServiceAnswer, ServiceRequest, Setting, Verdict, host_label, own_target,
 };
 use crate::domain::channel::{ChannelType, Settings};
 use crate::domain::webhook::callback::CallbackTarget;
@@ -19,7 +19,7 @@ use crate::domain::webhook::callback::CallbackTarget;
 pub const SERVICE: Service = Service {
     channel_type: ChannelType::Slack,
     name: "Slack",
-    settings: &[Setting::required("url", SettingKind::SecretUrl)],
+    settings: &[Setting::webhook("https://hooks.slack.com/services/…")],
     check,
     label: host_label,
     request: Some(request),

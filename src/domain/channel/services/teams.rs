@@ -9,7 +9,7 @@ use crate::domain::channel::services::answer::{
 };
 use crate::domain::channel::services::form::{cut, link, link_label, size_in_json, text, title};
 use crate::domain::channel::services::{
-    Service, ServiceAnswer, ServiceRequest, Setting, SettingKind, Verdict, host_label, own_target,
+    Service, ServiceAnswer, ServiceRequest, Setting, Verdict, host_label, own_target,
     service_of_host,
 };
 use crate::domain::channel::{ChannelType, Settings};
@@ -17,7 +17,7 @@ use crate::domain::channel::{ChannelType, Settings};
 pub const SERVICE: Service = Service {
     channel_type: ChannelType::Teams,
     name: "Teams",
-    settings: &[Setting::required("url", SettingKind::SecretUrl)],
+    settings: &[Setting::webhook("https://….logic.azure.com/workflows/…")],
     check,
     label: host_label,
     request: Some(request),

@@ -18,9 +18,18 @@ pub const SERVICE: Service = Service {
     channel_type: ChannelType::Telegram,
     name: "Telegram",
     settings: &[
-        Setting::required("bot_token", SettingKind::Secret),
-        Setting::required("chat_id", SettingKind::Text),
-        Setting::optional("api_url", SettingKind::Url),
+        Setting::required("bot_token", SettingKind::Secret, "bot token", "123456789:AA…"),
+        Setting {
+            help: "A number, negative for a group, or the name of a public chat as in @backups.",
+            ..Setting::required("chat_id", SettingKind::Text, "chat id", "")
+        },
+        Setting::optional(
+            "api_url",
+            SettingKind::Url,
+            "API URL",
+            API_URL,
+            "Only for a Bot API server of your own.",
+        ),
     ],
     check,
     label: |settings| settings.text("chat_id").to_owned(),

@@ -17,7 +17,7 @@ use crate::domain::webhook::canonical_json::canonical;
 pub const SERVICE: Service = Service {
     channel_type: ChannelType::Webhook,
     name: "webhook",
-    settings: &[Setting::required("url", SettingKind::Url)],
+    settings: &[Setting::required("url", SettingKind::Url, "URL", "https://example.com/cued")],
     check,
     label: host_label,
     request: Some(request),

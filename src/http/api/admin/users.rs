@@ -9,9 +9,9 @@ use crate::domain::api_error::ErrorCode;
 use crate::domain::time::instant;
 use crate::error::{Error, Result};
 use crate::http::api::account::required_email;
+use crate::http::api::sessions::link_response;
 use crate::http::list::{ListBody, Pagination};
 use crate::http::message::{Request, Response};
-use crate::http::middleware::session::base_url;
 use crate::service::operator::{UserChange, find_user, update_user};
 use crate::service::{accounts, sessions};
 use crate::store::ReadTx;
@@ -40,9 +40,7 @@ pub async fn create(request: Request) -> Result<Response> {
     let email = required_email(&mut fields);
     let plan = fields.string("plan", 1..=255);
     fields.forbid_unknown();
-    fields.finish()?;
-    let email =
-        email.ok_or_else(|| Error::fault("the email of a request is missing after validation"))?;
+    let email = fields.finish_with(email)?;
     let plans = &request.app.config.plans;
     let plan = plan.unwrap_or_else(|| plans.default_plan().to_owned());
     require_plan(plans, &plan)?;
@@ -79,11 +77,7 @@ pub async fn create_link(request: Request) -> Result<Response> {
         return Err(Error::refused(ErrorCode::InvalidState, message));
     }
     let link = sessions::create_link(&app.store, user.key, None, request.now)?.await?;
-    let base = base_url(app, request.peer.ip(), &request.headers, &request.host);
-    Ok(Response::created(&json!({
-        "url": sessions::link_url(&base, &link),
-        "expires_at": instant(link.expires_at),
-    })))
+    Ok(link_response(&request, &link))
 }
 
 fn require_plan(plans: &Plans, plan: &str) -> Result<()> {

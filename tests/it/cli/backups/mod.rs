@@ -204,30 +204,6 @@ fn a_backup_contains_the_wal_left_by_a_crash() {
 }
 
 #[test]
-fn a_failed_backup_reports_why_and_keeps_existing_files() {
-    let server = Server::with_test_clock(BEGIN);
-    let db = server.db();
-    let existing = db.with_file_name("existing");
-    fs::write(&existing, "somebody's").unwrap();
-    let text = fails(&db, &["backup", existing.to_str().unwrap()], 1);
-    assert!(text.contains("existing exists already") && text.contains("another name"), "{text}");
-    assert_eq!(fs::read(&existing).unwrap(), b"somebody's");
-    let nowhere = db.with_file_name("no").join("such");
-    let text = fails(&db, &["backup", nowhere.to_str().unwrap()], 1);
-    assert!(text.contains("no/such") && text.contains("cannot be written"), "{text}");
-    let missing = db.with_file_name("missing.db");
-    let text = fails(&missing, &["backup", db.with_file_name("out").to_str().unwrap()], 1);
-    assert!(text.contains("missing.db does not exist"), "{text}");
-    let text = fails(&existing, &["backup", db.with_file_name("out").to_str().unwrap()], 1);
-    assert!(text.contains("existing is not a cued database"), "{text}");
-    fails(&db, &["backup"], 2);
-    assert_eq!(
-        files(&server),
-        ["cued.db", "cued.db-shm", "cued.db-wal", "cued.db.lock", "existing"]
-    );
-}
-
-#[test]
 fn a_foreign_file_named_like_a_partial_backup_is_kept() {
     let server = Server::with_test_clock(BEGIN);
     let partial = server.db().with_file_name("out.partial");
@@ -305,30 +281,6 @@ fn an_empty_world_readable_file_becomes_private_before_the_first_write() {
     make(&db);
     ok(&db, &["user", "add", "ann@example.com"]);
     assert_eq!(mode(&db), 0o600);
-}
-
-#[test]
-fn a_command_that_needs_a_database_creates_none() {
-    let (_folder, db) = new_file();
-    let commands = [
-        "promote",
-        "user list",
-        "user set-plan ann@example.com pro",
-        "user disable ann@example.com",
-        "key add ann@example.com",
-        "key list ann@example.com",
-        "key revoke some-id",
-    ];
-    for command in commands.map(words) {
-        let text = fails(&db, &command, 1);
-        assert!(text.contains("does not exist") && !db.exists(), "{command:?}: {text}");
-    }
-    make(&db);
-    for command in commands.map(words) {
-        let text = fails(&db, &command, 1);
-        assert!(text.contains("cued.db is empty"), "{command:?}: {text}");
-        assert_eq!((fs::read(&db).unwrap().len(), mode(&db)), (0, 0o644), "{command:?}");
-    }
 }
 
 #[test]

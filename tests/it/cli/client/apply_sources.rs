@@ -5,49 +5,13 @@ use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
-use crate::cli::client::apply::{FILE, apply, assert_exported, slugs, write};
+use crate::cli::client::apply::{FILE, apply, assert_exported, write};
 use crate::cli::client::start;
 use crate::support::*;
 
 /// A file of the namespace `home` with one cue.
 fn backup_at(hour: u8) -> String {
     format!("namespace: home\ncues:\n  backup: {{schedule: '0 {hour} * * *', worker: true}}\n")
-}
-
-#[test]
-fn a_cue_of_another_file_or_of_none_is_changed_with_adopt_only() {
-    let (_server, user, home) = start();
-    user.create(&json!({"name": "backup", "slug": "home/backup", "transport": "worker",
-        "schedule": {"type": "recurring", "cron": "0 3 * * *"}}));
-    let stored =
-        || user.get("/v1/cues?slug=home/backup").expect(200)["cues"][0]["schedule"]["cron"].clone();
-    let refusal = "was made by hand, or from a file with another namespace: use another key or namespace, or add \
-                   --adopt";
-    assert_eq!(apply(&home, &backup_at(3)), "= 1 unchanged\n");
-    write(&home, FILE, &backup_at(4));
-    let said = home.fails(&["diff", "-f", FILE], 5);
-    assert!(said.contains("cues.yaml:3:3: ") && said.contains("--adopt"), "{said}");
-    assert!(home.fails(&["apply", "-f", FILE], 5).contains(refusal));
-    assert_eq!(stored(), "0 3 * * *");
-    assert_contains(&home.ok(&["diff", "-f", FILE, "--adopt"]), &["0 3 * * * → 0 4 * * *"]);
-    home.ok(&["apply", "-f", FILE, "--adopt"]);
-    // It is the file's own from now on.
-    assert!(apply(&home, &backup_at(5)).ends_with("Done: 1 updated.\n"));
-    // A change by hand leaves it there.
-    user.patch("/v1/cues/slug:home%2Fbackup", &json!({"tags": ["a"]})).expect(200);
-    assert!(apply(&home, &backup_at(5)).contains("tags: [\"a\"] → []"));
-
-    // The file of another person, which has the namespace in the key.
-    let other = backup_at(5)
-        .replace("namespace: home\n", "")
-        .replace("backup: {", "home/backup: {name: backup, ");
-    write(&home, "other.yaml", &other.replace("0 5", "0 6"));
-    assert!(home.fails(&["apply", "-f", "other.yaml"], 5).contains("--adopt"));
-    write(&home, "other.yaml", &other);
-    assert_eq!(home.ok(&["apply", "-f", "other.yaml", "--adopt"]), "= 1 unchanged\n");
-    write(&home, FILE, &backup_at(6));
-    assert_eq!(home.json_error(&["apply", "-f", FILE], 5)["code"], "slug_taken");
-    assert_eq!(stored(), "0 5 * * *");
 }
 
 /// The client of the API that knows no files is not asked for one.
@@ -68,55 +32,6 @@ fn a_put_without_a_source_changes_any_cue() {
     );
     user.put(path, &other).expect_error(409, "slug_taken");
     assert_eq!(user.put(path, &body).expect(200)["action"], "unchanged");
-}
-
-#[test]
-fn a_folder_stands_for_its_files_in_the_order_of_their_names() {
-    let (_server, user, home) = start();
-    let folder = home.folder().join("jobs");
-    std::fs::create_dir(&folder).unwrap();
-    let text = home.fails(&["apply", "-f", "jobs"], 2);
-    assert_contains(&text, &["the folder jobs has no file *.yaml, *.yml or *.json"]);
-    write(&home, "jobs/b.yaml", "cues:\n  b: {schedule: '@daily', worker: true}\n");
-    write(&home, "jobs/a.yml", "cues:\n  a: {schedule: '@daily', worker: true}\n");
-    let json = "\u{feff}{\"cues\": {\"c\": {\"name\": \"\\ud83d\\ude00\", \"schedule\": \"@daily\", \"worker\": true}}}";
-    write(&home, "jobs/c.json", json);
-    write(&home, "jobs/.d.yaml", "no: file");
-    write(&home, "jobs/README.md", "no file");
-    let applied = home.ok(&["apply", "-f", "jobs"]);
-    assert!(applied.starts_with("+ a\n") && applied.ends_with("Done: 3 created.\n"), "{applied}");
-    assert_eq!(slugs(&user), ["a", "b", "c"]);
-    assert_eq!(user.get("/v1/cues?slug=c").expect(200)["cues"][0]["name"], "😀");
-}
-
-#[test]
-fn one_fault_hides_no_other() {
-    let home = ClientHome::without_server();
-    write(
-        &home,
-        FILE,
-        "cues:\n  a: {scedule: '@daily', url: 'http://a'}\n  b: {schedule: '@daily', url: 'ftp://b'}\n  \
-         c: {schedule: '@daily', url: 'http://c', tags: [B b], retry: {max_attempts: 99}}\n",
-    );
-    write(
-        &home,
-        "other.yaml",
-        "cues:\n  d: {schedule: {cron: '61 * * * *'}, url: 'http://${NOWHERE}'}\n  \
-         e: {schedule: {cron: '61 * * * *'}, worker: true}\n",
-    );
-    let text = home.fails(&["apply", "-f", FILE, "-f", "other.yaml"], 2);
-    let lines: Vec<&str> = text.lines().collect();
-    assert_eq!(lines[0], "cued: 6 faults in the files; nothing was sent", "{text}");
-    for (line, begin) in lines[1..].iter().zip([
-        "cues.yaml:2:7: there is no field \"scedule\"",
-        "cues.yaml:3:32: url: must ",
-        "cues.yaml:4:51: tags.0: ",
-        "cues.yaml:4:79: retry.max_attempts: must be at most ",
-        "other.yaml:2:44: the variable NOWHERE is not set",
-        "other.yaml:3:24: minute: 61 is out of range",
-    ]) {
-        assert!(line.starts_with(begin), "{line}");
-    }
 }
 
 #[test]
@@ -153,56 +68,6 @@ fn errors_for_programs_hide_what_their_text_hides() {
         run.stderr.contains("\"input\":\"never\""),
         "a value of the file itself stays: {run:?}"
     );
-}
-
-#[test]
-fn a_variable_in_the_namespace_is_not_printed() {
-    let (_server, user, home) = start();
-    let home = home.env("SPACE", "s3cr3t");
-    let file = "namespace: '${SPACE}'\ncues:\n  a: {schedule: '@daily', worker: true}\n";
-    write(&home, FILE, file);
-    let mut printed = home.ok(&["diff", "-f", FILE]) + &home.ok(&["diff", "-f", FILE, "-q"]);
-    printed += &home.ok(&["apply", "-f", FILE, "--json"]);
-    assert_eq!(slugs(&user), ["s3cr3t/a"]);
-    write(&home, FILE, &format!("{file}  a b: {{}}\n"));
-    printed += &home.fails(&["diff", "-f", FILE], 2);
-    write(&home, "twice.yaml", file);
-    write(&home, FILE, file);
-    printed += &home.fails(&["diff", "-f", FILE, "-f", "twice.yaml"], 2);
-    write(&home, FILE, "namespace: '${SPACE}'\ncues: {}\n");
-    printed += &home.ok(&["apply", "-f", FILE, "--prune", "-y"]);
-    assert_contains(
-        &printed,
-        &["+ ***/a\n", "slug:***/a\n", "\"slug\":\"***/a\"", "cue ***/a is", "- ***/a\n"],
-    );
-    assert!(!printed.contains("s3cr3t"), "{printed}");
-    assert!(slugs(&user).is_empty());
-}
-
-#[test]
-fn a_cue_shown_as_yaml_is_a_file_that_changes_nothing() {
-    let (_server, user, home) = start();
-    let file = "namespace: home\ncues:\n  backup: {schedule: 'every 5m', url: 'http://nas.lan/${x}', headers: {X-A: '1'}, \
-        payload: {a: '$${x}'}, retry: {max_attempts: 2}, paused: true}\n  report: {schedule: '@daily', worker: true, task: t}\n";
-    apply(&home.env("x", "a"), file);
-    let home = ClientHome::signed_in(&_server, &user);
-    for slug in ["slug:home/backup", "slug:home/report"] {
-        let shown = home.ok(&["cue", "show", slug, "-o", "yaml"]);
-        assert_contains(
-            &shown,
-            &["namespace: home\ncues:\n  ", "\n# Set by the server:\n# id: cue_", "\n# next_run: "],
-        );
-        let run = home.run_with_stdin(&["apply", "-f", "-"], &shown);
-        assert_eq!((run.code, run.stdout.as_str()), (0, "= 1 unchanged\n"), "{shown}\n{run:?}");
-        let run = home.run_with_stdin(
-            &["apply", "-f", "-"],
-            &shown.replace("max_attempts: 2", "max_attempts: 3"),
-        );
-        assert_eq!(run.code, 0, "{run:?}");
-    }
-    home.ok(&["cue", "add", "--name", "By hand", "--cron", "@daily", "--worker"]);
-    let shown = home.ok(&["cue", "show", "By hand", "-o", "yaml"]);
-    assert_contains(&shown, &["cues:\n  by-hand:\n    name: \"By hand\"\n", "# It has no slug"]);
 }
 
 /// A text with all that files and terminals may take for something else.

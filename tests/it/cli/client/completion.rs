@@ -114,38 +114,3 @@ fn names_come_from_the_server_and_the_profile_of_the_line() {
     let slow = ClientHome::new().env("CUED_URL", silent.url()).env("CUED_API_KEY", "cue_sk_x");
     assert!(complete(&slow, "cue show o").is_empty(), "it gives up");
 }
-
-#[test]
-fn options_of_clients_count_before_the_command_too() {
-    let (server, user, home) = start();
-    add(&home, "n");
-    let alone = ClientHome::new().env("CUED_API_KEY", user.key());
-    let url = server.url();
-    for line in [
-        format!("-o id --url {url} cue list"),
-        format!("--url {url} cue -q list"),
-        format!("--json --server {url} cue list -o id"),
-    ] {
-        assert_eq!(alone.ok(&words(&line)).lines().count(), 1, "{line}");
-    }
-    let add = format!("--url {url} cue add --name x --every 1h --url http://127.0.0.1:9/ -q");
-    let id = alone.ok(&words(&add));
-    assert_eq!(
-        user.get(&format!("/v1/cues/{}", id.trim())).expect(200)["callback"]["url"],
-        "http://127.0.0.1:9/"
-    );
-    let worker = format!("--url {url} cue add --name y --every 1h --worker -q");
-    let id = alone.ok(&words(&worker));
-    assert_eq!(user.get(&format!("/v1/cues/{}", id.trim())).expect(200)["transport"], "worker");
-    let unfit = alone.fails(&["--json", "backup", "x"], 2);
-    assert!(
-        unfit.contains("--json is an option of commands that use a server; `cued backup` is none"),
-        "{unfit}"
-    );
-    let options = alone.ok(&["help", "options"]);
-    assert!(options.contains("--insecure") && options.contains("--curl"), "{options}");
-    assert!(alone.ok(&["help", "cue", "add"]).contains("--cron"));
-    assert!(alone.fails(&["help", "nonsense"], 2).contains("no command `cued nonsense`"));
-    let short = alone.ok(&["cue", "list", "-h"]);
-    assert!(short.contains("cued help options") && !short.contains("--insecure"), "{short}");
-}

@@ -1,12 +1,8 @@
 //! Failed requests, exit codes, and secrets that are never shown.
 
-use std::fs::Permissions;
-use std::os::unix::fs::PermissionsExt as _;
-
 use clap::CommandFactory as _;
 use cued::cli::Cli;
 
-use crate::cli::client::start;
 use crate::support::*;
 
 /// A run of each command that makes requests and ends by itself.
@@ -214,24 +210,6 @@ fn no_output_and_no_log_has_the_key() {
 }
 
 #[test]
-fn a_key_as_an_argument_is_refused_and_not_repeated() {
-    let key = "cue_sk_0123456789abcdef0123456789abcdef";
-    let home = ClientHome::new();
-    for arguments in [
-        &["login", "--key", key][..],
-        &["login", key],
-        &["login", &format!("--key={key}")],
-        &["health", "--url", key],
-    ] {
-        let text = home.fails(arguments, 2);
-        assert!(!text.contains("0123456789"), "{text}");
-        assert!(text.contains("evoke") && text.contains("every user of this machine"), "{text}");
-    }
-    let text = home.fails(&["login", "--key", "file.txt"], 2);
-    assert!(text.contains("cued login --key - < FILE") && !text.contains("Revoke"), "{text}");
-}
-
-#[test]
 fn the_list_of_processes_shows_no_key() {
     let server = Server::start(DEV_UNLIMITED);
     let user = server.client().register("ann@example.com");
@@ -251,53 +229,4 @@ fn the_list_of_processes_shows_no_key() {
     assert!(lines.iter().any(|line| line.contains("cued work --task report ")), "{lines:?}");
     assert!(!lines.iter().any(|line| line.contains(user.key())), "{lines:?}");
     drop(tail);
-}
-
-#[test]
-fn a_credentials_file_that_others_can_read_is_refused() {
-    let server = Server::start(DEV_UNLIMITED);
-    let home = ClientHome::new();
-    home.ok(&["login", &server.url(), "--email", "ann@example.com"]);
-    for mode in [0o640, 0o604, 0o620] {
-        fs::set_permissions(home.credentials(), Permissions::from_mode(mode)).unwrap();
-        for arguments in [&["whoami"][..], &["logout"], &["login", "--email", "bob@example.com"]] {
-            let text = home.fails(arguments, 4);
-            assert!(text.contains("can be read by others") && text.contains("chmod 600"), "{text}");
-        }
-    }
-    fs::set_permissions(home.credentials(), Permissions::from_mode(0o600)).unwrap();
-    assert_eq!(home.json(&["whoami"])["email"], json!("ann@example.com"));
-}
-
-#[test]
-fn a_damaged_credentials_file_is_reported_and_kept() {
-    let home = ClientHome::new();
-    fs::create_dir_all(home.credentials().parent().unwrap()).unwrap();
-    fs::write(home.credentials(), "{").unwrap();
-    fs::set_permissions(home.credentials(), Permissions::from_mode(0o600)).unwrap();
-    for arguments in [&["whoami"][..], &["logout"], &["login", "127.0.0.1:1"]] {
-        let error = home.json_error(arguments, 4);
-        assert!(error["message"].as_str().unwrap().contains("is damaged"), "{error}");
-    }
-    assert_eq!(fs::read_to_string(home.credentials()).unwrap(), "{");
-}
-
-#[test]
-fn a_key_that_the_server_refuses_is_named_by_its_place() {
-    let (server, _user, home) = start();
-    let home = home.env("CUED_API_KEY", "cue_sk_00000000000000000000000000000000");
-    let expected = format!(
-        "cued: {} does not accept the API key in CUED_API_KEY: unset it, or replace it\n",
-        server.url()
-    );
-    assert_eq!(home.fails(&["cue", "list"], 4), expected);
-    let stored = ClientHome::new();
-    let profile =
-        json!({"url": server.url(), "api_key": "cue_sk_00000000000000000000000000000000"});
-    stored.store(&json!({"current": "home", "profiles": {"home": profile}}));
-    let error = stored.fails(&["cue", "list"], 4);
-    assert!(
-        error.ends_with("does not accept the API key of profile home: run `cued login`\n"),
-        "{error}"
-    );
 }

@@ -343,62 +343,6 @@ fn assert_is_for_a_model(text: &str) {
     }
 }
 
-#[test]
-fn an_error_says_what_to_do() {
-    let desk = Desk::new();
-    let mut agent = Agent::start(&desk.home, &[]);
-    let never = json!({"type": "recurring", "cron": "0 25 * * *"});
-    for (tool, arguments, texts) in [
-        ("getCue", json!({}), ["getCue: cue_id is missing: it must be a text", ""]),
-        ("getCue", json!({"cue_id": "", "payload": null}), ["cue_id is missing", ""]),
-        ("getCue", json!({"cue_id": "../workers"}), ["cue_not_found: The account", ""]),
-        (
-            "listCues",
-            json!({"stat": "active"}),
-            ["listCues: there is no argument \"stat\"; did you mean \"status\"?", ""],
-        ),
-        (
-            "listAttempts",
-            json!({"x": 1}),
-            ["there is no argument \"x\"; the arguments are execution_id", ""],
-        ),
-        ("listCues", json!({"limit": 1000}), ["limit: must be at most 100", "validation_error: "]),
-        ("updateCue", json!({"cue_id": "cue_1", "paused": true}), ["updateCue: ", ""]),
-        (
-            "createCue",
-            json!({"schedule": {"type": "x"}}),
-            ["name: is missing", "schedule.type: must be"],
-        ),
-        (
-            "createCue",
-            json!({"name": "a", "transport": "worker", "schedule": never}),
-            [
-                "hour: 25 is out of range 0-23\n\ninvalid_schedule: ",
-                "previewSchedule, which stores nothing.",
-            ],
-        ),
-        (
-            "createCue",
-            json!({"name": "a", "transport": "worker", "schedule": {"type": "recurring", "cron": "every day at 9"}}),
-            ["createCue: ", "previewSchedule says what such words mean"],
-        ),
-    ] {
-        let text = agent.fails(tool, arguments);
-        assert!(texts.iter().all(|part| text.contains(part)), "{text}");
-        assert_is_for_a_model(&text);
-    }
-    agent.end();
-    let mut agent = Agent::start(&ClientHome::without_server(), &[]);
-    let text = agent.fails("listCues", json!({}));
-    assert!(
-        text.starts_with("listCues: cannot reach http://127.0.0.1:1: ")
-            && text.ends_with("; ask the user, who has set this MCP server up"),
-        "{text}"
-    );
-    assert_is_for_a_model(&text);
-    agent.end();
-}
-
 /// The server that an agent calls, in place of `cued`, which responds with this error.
 pub fn refuse(server: &Receiver, status: u16, code: &str) {
     let body = json!({"error": {"code": code, "message": "No", "status": status}}).to_string();
@@ -547,22 +491,8 @@ fn a_long_result_is_cut() {
 }
 
 #[test]
-fn every_published_version_is_spoken() {
+fn the_version_without_a_handshake_is_spoken() {
     let home = ClientHome::without_server();
-    for (wanted, agreed) in [
-        ("2024-11-05", "2024-11-05"),
-        ("2025-03-26", "2025-03-26"),
-        ("2025-06-18", "2025-06-18"),
-        ("2025-11-25", "2025-11-25"),
-        ("1999-01-01", "2025-11-25"),
-    ] {
-        let mut agent = Agent::silent(&home, &[]);
-        let result = agent.request("initialize", introduction(wanted))["result"].clone();
-        assert_eq!(result["protocolVersion"], agreed, "{result}");
-        // A strict client accepts no further field.
-        assert_eq!(agent.request("ping", json!({}))["result"], json!({}));
-        agent.end();
-    }
     let mut agent = Agent::stateless(&home);
     let result = agent.request("server/discover", json!({}))["result"].clone();
     assert_eq!(result["supportedVersions"], json!([STATELESS]));
@@ -576,50 +506,4 @@ fn every_published_version_is_spoken() {
     assert_fits(STATELESS, "UnsupportedProtocolVersionError", &answer);
     assert_eq!((&answer["id"], &answer["error"]["code"]), (&json!("x"), &json!(-32_022)));
     agent.end();
-}
-
-#[test]
-fn what_is_no_message_gets_the_error_of_the_protocol() {
-    let mut agent = Agent::silent(&ClientHome::without_server(), &[]);
-    let long = format!("{{\"a\": \"{}\"}}", "a".repeat(4 << 20));
-    for (line, code, id) in [
-        ("nonsense", -32_700, None),
-        ("{\"jsonrpc\": \"2.0\"", -32_700, None),
-        (&long, -32_600, None),
-        ("[]", -32_600, None),
-        ("1", -32_600, None),
-        (r#"{"id": 1, "method": "ping"}"#, -32_600, Some(json!(1))),
-        (r#"{"jsonrpc": "2.0", "id": null, "method": "ping"}"#, -32_600, None),
-        (r#"{"jsonrpc": "2.0", "id": 1.5, "method": "ping"}"#, -32_600, None),
-        (r#"{"jsonrpc": "2.0", "id": 2}"#, -32_600, Some(json!(2))),
-        (r#"{"jsonrpc": "2.0", "id": 3, "method": "prompts/list"}"#, -32_601, Some(json!(3))),
-        (
-            r#"{"jsonrpc": "2.0", "id": 4, "method": "tools/call", "params": []}"#,
-            -32_602,
-            Some(json!(4)),
-        ),
-        (
-            r#"{"jsonrpc": "2.0", "id": "a", "method": "tools/call", "params": {"name": "getCue", "arguments": 1}}"#,
-            -32_602,
-            Some(json!("a")),
-        ),
-    ] {
-        agent.send(line);
-        let answer = agent.receive();
-        assert_fits(HANDSHAKE, "JSONRPCErrorResponse", &answer);
-        assert_eq!(answer["error"]["code"], json!(code), "{line}: {answer}");
-        assert_eq!(answer.get("id"), id.as_ref(), "{line}: {answer}");
-    }
-    let cancelled =
-        json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 9}});
-    assert_fits(HANDSHAKE, "CancelledNotification", &cancelled);
-    // None of these has an answer.
-    for line in ["", "  ", &cancelled.to_string(), r#"{"jsonrpc": "2.0", "id": 5, "result": {}}"#] {
-        agent.send(line);
-    }
-    agent.send(&format!(r#"[{{"jsonrpc": "2.0", "id": 6, "method": "ping"}}, {cancelled}]"#));
-    assert_eq!(agent.receive(), json!([{"jsonrpc": "2.0", "id": 6, "result": {}}]));
-    assert_eq!(agent.end(), "");
-    let error = ClientHome::without_server().fails(&["mcp", "--curl"], 2);
-    assert!(error.contains("--curl has no command to show"), "{error}");
 }

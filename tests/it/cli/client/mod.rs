@@ -10,19 +10,16 @@ mod cue;
 mod cue_edit;
 mod cue_fields;
 mod failures;
-mod import;
 mod mcp;
 mod mcp_calls;
 mod output;
 mod plain_words;
-mod policies;
 mod private_ca;
 mod run;
 mod sign_in;
 mod sink;
 mod test_call;
 mod width;
-mod words;
 mod work;
 
 use crate::cli::administration::ok;
@@ -123,51 +120,6 @@ fn usage_shows_each_amount_with_its_limit() {
 }
 
 #[test]
-fn keys_are_added_listed_and_revoked() {
-    let (server, _user, home) = start();
-    let added = home.run(&["account", "keys", "add", "laptop"]);
-    assert!(added.stderr.contains("not shown again"), "{added:?}");
-    let line = |name: &str| {
-        let line = added.stdout.lines().find_map(|line| line.strip_prefix(name));
-        line.unwrap().trim().to_owned()
-    };
-    let laptop = server.client().with_key(&line("key "));
-    laptop.get("/v1/auth/me").expect(200);
-    let listed = home.ok(&["account", "keys"]);
-    assert!(
-        listed.starts_with("ID\t") && listed.contains("laptop") && listed.contains("in use here"),
-        "{listed}"
-    );
-    assert!(!listed.contains(&line("key ")), "a key is printed once");
-    assert_eq!(home.json(&["account", "keys", "list"])["keys"].as_array().unwrap().len(), 2);
-    assert!(home.ok(&["account", "keys", "list", "-q"]).contains(&line("id ")));
-    let revoked = home.ok(&["account", "keys", "revoke", "laptop"]);
-    assert_eq!(revoked, format!("Key laptop ({}) is revoked.\n", line("id ")));
-    laptop.get("/v1/auth/me").expect_error(401, "invalid_api_key");
-}
-
-#[test]
-fn secrets_are_printed_on_request_only() {
-    let (_server, user, home) = start();
-    assert_eq!(home.run(&["account", "secret"]).code, 2);
-    for (flag, path, field) in [
-        (None, "/v1/auth/webhook-secret", "webhook_secret"),
-        (Some("--alert"), "/v1/auth/alert-webhook-secret", "alert_webhook_secret"),
-    ] {
-        let with = |words: &[&'static str]| -> Vec<&'static str> {
-            ["account", "secret"].iter().chain(words).copied().chain(flag).collect()
-        };
-        let secret = user.get(path).expect(200)[field].as_str().unwrap().to_owned();
-        assert_eq!(home.ok(&with(&["show"])), format!("{secret}\n"));
-        assert_eq!(home.json(&with(&["show"])), user.get(path).expect(200));
-        assert!(home.fails(&with(&["regenerate"]), 2).contains("add -y"));
-        let new = home.ok(&with(&["regenerate", "-y"]));
-        assert_eq!(new, format!("{}\n", user.get(path).expect(200)[field].as_str().unwrap()));
-        assert_ne!(new.trim_end(), secret);
-    }
-}
-
-#[test]
 fn sessions_are_listed_and_ended() {
     let (server, user, home) = start();
     let browsers = [0; 3].map(|_| {
@@ -212,70 +164,6 @@ fn open_prints_a_link_that_signs_in_once() {
         .expect(201);
     home.fails(&["open", "a b"], 2);
     assert!(home.ok(&["open", "--curl"]).contains("/v1/auth/session-link"));
-}
-
-#[test]
-fn alerts_are_listed_newest_first_and_filtered() {
-    let desk = Desk::new();
-    let (first, second) = (desk.worker_cue("first"), desk.worker_cue("second"));
-    for cue in [&first, &second] {
-        for _ in 0..3 {
-            desk.failed_run(cue);
-        }
-        desk.user.advance("PT2H");
-    }
-    let shown = desk.home.ok(&["alert", "list"]);
-    let lines: Vec<&str> = shown.lines().collect();
-    assert_eq!(lines.len(), 3, "{shown}");
-    assert!(lines[0].starts_with("TIME\tTYPE"), "{shown}");
-    assert!(
-        lines[1].starts_with("2030-01-01 02:00:00+00:00\tfailures in a row\t")
-            && lines[1].contains("second"),
-        "{shown}"
-    );
-    assert!(lines[2].contains("first"), "{shown}");
-    let of = |flags: &[&str]| {
-        let list = desk.home.json(&[&["alert", "list"], flags].concat());
-        list["alerts"].as_array().unwrap().len()
-    };
-    assert_eq!((of(&["--cue", "first"]), of(&["--cue", &second])), (1, 1));
-    assert_eq!((of(&["--since", "3h"]), of(&["--since", "2030-01-01"])), (1, 2));
-    assert_eq!((of(&["--type", "claim_lost"]), of(&["--limit", "1"])), (0, 1));
-    assert!(desk.home.ok(&["alert", "list", "-o", "wide"]).contains(&first));
-    let json = desk.user.get("/v1/alerts?limit=100").text();
-    assert_eq!(desk.home.ok(&["alert", "list", "--json"]).trim_end(), json.trim_end());
-    assert_eq!(
-        desk.home.json_error(&["alert", "list", "--type", "nonsense"], 5)["code"],
-        "validation_error"
-    );
-    assert_eq!(
-        desk.home.json_error(&["alert", "list", "--cue", "nonsense"], 3)["code"],
-        "not_found"
-    );
-    let usage = desk.home.fails(&["alert", "list", "--since", "yesterday"], 2);
-    assert!(usage.contains("90s, 10m, 2h"), "{usage}");
-}
-
-#[test]
-fn a_test_alert_tells_its_result() {
-    let (desk, notified) = (Desk::new(), Receiver::start());
-    let refused = desk.home.fails(&["alert", "test"], 5);
-    assert!(refused.contains("cued api PATCH auth/me -f alert_webhook_url=URL"), "{refused}");
-    desk.user.patch("/v1/auth/me", &json!({"alert_webhook_url": notified.url()})).expect(200);
-    assert_eq!(desk.home.ok(&["alert", "test"]), "Delivered: the webhook returned 200 in 0 ms.\n");
-    assert_eq!(desk.home.json(&["alert", "test"])["status"], "delivered");
-    assert_eq!(notified.count(), 2);
-    notified.react(Reaction::Status(500));
-    let failed = desk.home.run(&["alert", "test", "--utc"]);
-    assert_eq!(failed.code, 1, "{failed:?}");
-    assert!(
-        failed.stdout.starts_with("Failed after 0 ms: the URL returned 500. It is sent again at "),
-        "{failed:?}"
-    );
-    assert!(failed.stderr.contains("not delivered"), "{failed:?}");
-    let failed = desk.home.run(&["alert", "test", "--json"]);
-    let printed: Value = serde_json::from_str(&failed.stdout).unwrap();
-    assert_eq!((failed.code, &printed["http_status"]), (1, &json!(500)), "{failed:?}");
 }
 
 #[test]

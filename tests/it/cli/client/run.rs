@@ -6,31 +6,6 @@ use crate::support::*;
 
 const UNKNOWN: &str = "0198c0de-7a10-7c3e-9d52-1f0a6b3c4d5e";
 
-#[test]
-fn a_run_is_named_by_a_unique_beginning_of_its_id() {
-    let desk = Desk::new();
-    let cue = desk.worker_cue("report");
-    let first = desk.fire(&cue);
-    desk.user.advance("PT1H");
-    let (second, third) = (desk.fire(&cue), desk.fire(&cue));
-    let found = |beginning: &str| desk.home.ok(&["run", "show", beginning, "-q"]);
-    assert_eq!(found(&first[..8]), format!("{first}\n"), "also an old one");
-    assert_eq!(found(&first[..8].to_uppercase()), format!("{first}\n"));
-    assert_eq!(found(&first[..20]), format!("{first}\n"));
-    let differ = second.bytes().zip(third.bytes()).position(|(one, two)| one != two).unwrap();
-    assert_eq!(found(&second[..=differ]), format!("{second}\n"));
-    let ambiguous = desk.home.fails(&["run", "show", &second[..8]], 5);
-    assert!(ambiguous.contains(&second) && ambiguous.contains(&third), "{ambiguous}");
-    assert_eq!(desk.home.json_error(&["run", "show", &second[..8]], 5)["code"], "refused");
-    for missing in ["0198c0de", "ffffffff", &first[..7], "no-run", ""] {
-        assert_eq!(
-            desk.home.json_error(&["run", "show", missing], 3)["code"],
-            "not_found",
-            "{missing}"
-        );
-    }
-}
-
 /// The answer of a receiver is text of others: it must not control the terminal.
 #[test]
 fn control_characters_of_a_receiver_do_not_reach_the_terminal() {
@@ -53,35 +28,6 @@ fn control_characters_of_a_receiver_do_not_reach_the_terminal() {
             .ok(&["run", "attempts", &run, "--body"])
             .contains("\u{fffd}[2Ja\n\u{fffd}b    c\n")
     );
-}
-
-#[test]
-fn an_ended_run_is_shown_and_its_result_is_the_exit_code() {
-    let ((server, user), receiver) =
-        (Server::with_clock_and_user(crate::cli::client::START), Receiver::start());
-    let home = ClientHome::signed_in(&server, &user);
-    let cue = cue(&user, "report", &receiver, 2);
-    let good = fire(&user, &cue);
-    user.settle();
-    let shown = home.ok(&["run", "wait", &good]);
-    assert_contains(&shown, &["cue          report\nstatus       success\nattempts     1 of 2\n"]);
-    assert_eq!(home.json(&["run", "wait", &good])["id"], json!(good));
-    // The beginning of its id names the run.
-    assert_eq!(home.ok(&["run", "wait", &good[..23], "-q"]), format!("{good}\n"));
-    receiver.react(Reaction::Status(500));
-    let cancelled = fire(&user, &cue);
-    user.settle();
-    user.post(&format!("/v1/executions/{cancelled}/cancel"), &json!({})).expect(200);
-    let failed = fire(&user, &cue);
-    user.advance("PT1M");
-    for (run, reason) in [(&failed, "failed: the URL returned 500"), (&cancelled, "was cancelled")]
-    {
-        let ended = home.run(&["run", "wait", run, "--json"]);
-        assert_eq!(ended.code, 8, "{ended:?}");
-        assert_eq!(serde_json::from_str::<Value>(&ended.stdout).unwrap()["status"], "failed");
-        let error: Value = serde_json::from_str(&ended.stderr).unwrap();
-        assert!(error["error"]["message"].as_str().unwrap().ends_with(reason), "{error}");
-    }
 }
 
 #[test]
@@ -163,32 +109,6 @@ fn copy_failed(desk: &Desk, count: i64, spread: i64) {
 fn replays(desk: &Desk) -> (i64, i64) {
     let count = "SELECT count(*), count(DISTINCT replayed_from) FROM executions WHERE triggered_by = 'replay'";
     desk.server.sqlite().query_row(count, [], |row| Ok((row.get(0)?, row.get(1)?))).unwrap()
-}
-
-#[test]
-fn runs_are_replayed_by_their_ids() {
-    let desk = Desk::new();
-    let cue = desk.worker_cue("report");
-    let (first, second, open) = (desk.failed_run(&cue), desk.failed_run(&cue), desk.fire(&cue));
-    let done = desk.home.ok(&["run", "replay", &first]);
-    let new = done.trim_end().rsplit(' ').next().unwrap();
-    assert_eq!(done, format!("replayed run {first} as {new}\n"));
-    assert_eq!(desk.user.execution(new)["replayed_from"], json!(first));
-    assert_eq!(desk.home.json_error(&["run", "replay", &open], 5)["code"], "execution_in_flight");
-    // Several at once, some of which cannot be replayed.
-    assert_eq!(desk.home.ok(&["run", "replay", &first, &second]), "replayed 2 of 2 runs\n");
-    let some = desk.home.run(&["run", "replay", &first, &open]);
-    assert_eq!((some.code, some.stdout.as_str()), (5, "replayed 1 of 2 runs\n"), "{some:?}");
-    assert!(some.stderr.contains(&format!("  {open}  execution_in_flight\n")), "{}", some.stderr);
-    let json = desk.home.run(&["run", "replay", &first, &open, "--json"]);
-    let (out, err): (Value, Value) =
-        (serde_json::from_str(&json.stdout).unwrap(), serde_json::from_str(&json.stderr).unwrap());
-    assert_eq!((&out["replayed"], &err["error"]["code"]), (&json!(1), &json!("refused")));
-    let none = ["0198c0de-7a10-7c3e-9d52-1f0a6b3c4d5e", "0198c0de-7a10-7c3e-9d52-1f0a6b3c4d5f"];
-    assert_eq!(desk.home.run(&["run", "replay", none[0], none[1]]).code, 3);
-    let ids = desk.home.ok(&["run", "replay", &first, &second, "-q"]);
-    assert_eq!(ids.lines().count(), 2, "{ids}");
-    assert_eq!(replays(&desk), (7, 2));
 }
 
 #[test]

@@ -220,55 +220,6 @@ fn too_many_logins_are_a_limit_and_no_server_is_a_failure() {
 }
 
 #[test]
-fn a_key_from_standard_input_is_verified_before_it_is_stored() {
-    let server = Server::start(DEV_UNLIMITED);
-    let user = server.client().register("ann@example.com");
-    let home = ClientHome::new().env("CUED_URL", server.url());
-    let wrong =
-        home.run_with_stdin(&["login", "--key", "-"], "cue_sk_00000000000000000000000000000000\n");
-    assert_eq!((wrong.code, wrong.stdout.as_str()), (4, ""), "{}", wrong.stderr);
-    assert_contains(&wrong.stderr, &["does not accept the API key that was entered"]);
-    for nothing in ["", "\n", "two words"] {
-        assert_eq!(home.run_with_stdin(&["login", "--key", "-"], nothing).code, 2, "{nothing:?}");
-    }
-    assert!(home.stored().is_null(), "nothing is stored");
-    let run = home.run_with_stdin(&["login", "--key", "-", "--json"], &format!("{}\n", user.key()));
-    assert_eq!(run.code, 0, "{}", run.stderr);
-    let answer: serde_json::Value = serde_json::from_str(&run.stdout).unwrap();
-    assert_eq!(answer["email"], json!("ann@example.com"));
-    assert_eq!(home.stored()["profiles"]["default"]["api_key"], json!(user.key()));
-}
-
-#[test]
-fn a_second_login_replaces_the_key_and_another_server_has_its_own_profile() {
-    let (server, other) = (Server::start(DEV_UNLIMITED), Server::start(DEV_UNLIMITED));
-    let home = ClientHome::new();
-    home.ok(&["login", &server.url(), "--email", "ann@example.com"]);
-    let first = home.stored()["profiles"]["default"].clone();
-    let ann = server.client().with_key(first["api_key"].as_str().unwrap());
-    let added = ann.post("/v1/auth/keys", &json!({"name": "laptop"})).expect(201);
-    let run = home.run_with_stdin(&["login", "--key", "-"], added["api_key"].as_str().unwrap());
-    let advice =
-        format!("still valid: `cued account keys revoke {}`", first["key_id"].as_str().unwrap());
-    assert!(run.code == 0 && run.stderr.contains(&advice), "{}", run.stderr);
-    let run = home.run(&["login", &server.url(), "--email", "bob@example.com", "-y"]);
-    let advice = format!("is replaced, and still valid for ann@example.com at {}", server.url());
-    assert!(run.stderr.contains(&advice), "{}", run.stderr);
-    assert_eq!(home.stored()["profiles"]["default"]["email"], json!("bob@example.com"));
-    let run = home.run(&["login", &other.url(), "--email", "cid@example.com"]);
-    let note =
-        format!("Commands now use profile {}; for the other: --profile default\n", other.addr());
-    assert!(run.code == 0 && run.stderr.ends_with(&note), "{run:?}");
-    let again = home.run(&["login", &other.url(), "--email", "cid@example.com"]);
-    assert!(!again.stderr.contains("now use"), "it is current: {again:?}");
-    assert_eq!(home.stored()["current"], json!(other.addr().to_string()));
-    assert_eq!(home.json(&["whoami"])["email"], json!("cid@example.com"));
-    assert_eq!(home.json(&["whoami", "--profile", "default"])["email"], json!("bob@example.com"));
-    let shown = home.ok(&["whoami"]);
-    assert!(shown.contains(&format!("{} (in use), default", other.addr())), "{shown}");
-}
-
-#[test]
 fn a_replaced_key_of_deleted_data_is_not_called_valid() {
     let (folder, home) = (TempDir::new().unwrap(), ClientHome::new());
     let mut server = Server::start_on(&folder.path().join("cued.db"), DEV_UNLIMITED);
@@ -283,28 +234,6 @@ fn a_replaced_key_of_deleted_data_is_not_called_valid() {
     assert_eq!((run.code, run.stderr.as_str()), (0, ""));
     assert_ne!(home.stored()["profiles"]["default"]["api_key"], earlier);
     home.ok(&["whoami"]);
-}
-
-#[test]
-fn a_login_that_names_its_profile_does_not_change_where_other_commands_go() {
-    let (server, other) = (Server::start(DEV_UNLIMITED), Server::start(DEV_UNLIMITED));
-    let home = ClientHome::new();
-    // The first is current.
-    assert_eq!(home.run(&["login", &server.url(), "--profile", "one"]).stderr, "");
-    let run = home.run(&["login", &other.url(), "--profile", "two"]);
-    let note =
-        "Commands still use profile one.\nFor the new one: --profile two, or CUED_PROFILE=two\n";
-    assert_eq!((run.code, run.stderr.as_str()), (0, note));
-    let shown = home.ok(&["whoami"]);
-    assert_contains(&shown, &[&server.url(), "profiles  one (in use), two\n"]);
-    let shown = home.ok(&["whoami", "--profile", "two"]);
-    assert_contains(&shown, &[&other.url(), "one (current), two (in use)\n"]);
-    home.ok(&["login", &other.url()]);
-    assert_eq!(home.stored()["current"], json!("two"));
-    let home = home.env("CUED_PROFILE", "one");
-    home.ok(&["login"]);
-    // A variable of one shell is not for the others.
-    assert_eq!(home.stored()["current"], json!("two"));
 }
 
 #[test]
@@ -327,85 +256,10 @@ fn the_first_account_of_a_development_server_is_entered_with_its_address_too() {
 }
 
 #[test]
-fn a_key_for_another_name_of_the_server_is_named() {
-    let server = Server::start(DEV_UNLIMITED);
-    let home = ClientHome::new();
-    home.ok(&["login", &server.url()]);
-    let other = server.url().replace("127.0.0.1", "localhost");
-    let text = home.fails(&["whoami", "--url", &other], 4);
-    assert_contains(
-        &text,
-        &[&format!("no key is stored for {other}"), &format!("is for {}", server.url())],
-    );
-}
-
-#[test]
-fn the_key_of_the_environment_is_not_stored() {
-    let server = Server::start(DEV_UNLIMITED);
-    let user = server.client().register("ann@example.com");
-    let home = ClientHome::signed_in(&server, &user);
-    let run = home.run(&["login", "--email", "bob@example.com", "-y"]);
-    assert_contains(&run.stderr, &["CUED_API_KEY is set, and counts before this profile"]);
-    assert_ne!(home.stored()["profiles"]["default"]["api_key"], json!(user.key()));
-    assert_eq!(home.stored()["profiles"]["default"]["email"], json!("bob@example.com"));
-}
-
-/// A home that is signed in with a second key of `user`; that key.
-fn signed_in(server: &Server, user: &Client, profile: &str, home: &ClientHome) -> Client {
-    let key = user.post("/v1/auth/keys", &json!({"name": "laptop"})).expect(201)["api_key"].clone();
-    let key = key.as_str().unwrap();
-    let run =
-        home.run_with_stdin(&["login", &server.url(), "--key", "-", "--profile", profile], key);
-    assert_eq!(run.code, 0, "{}", run.stderr);
-    server.client().with_key(key)
-}
-
-#[test]
-fn the_key_is_revoked_and_the_profile_removed() {
-    let server = Server::start(DEV_UNLIMITED);
-    let (user, home) = (server.user(), ClientHome::new());
-    let device = signed_in(&server, &user, "home", &home);
-    let expected = format!("Signed out of {} (profile home); its key is revoked.\n", server.url());
-    assert_eq!(home.ok(&["logout"]), expected);
-    device.get("/v1/auth/me").expect_error(401, "invalid_api_key");
-    user.get("/v1/auth/me").expect(200);
-    assert_eq!(home.stored(), json!({"current": null, "profiles": {}}));
-    home.fails(&["whoami", "--url", &server.url()], 4);
-    assert_eq!(home.json_error(&["logout"], 4)["code"], json!("not_signed_in"));
-}
-
-#[test]
-fn a_key_that_is_revoked_already_is_no_obstacle() {
-    let server = Server::start(DEV_UNLIMITED);
-    let (user, home) = (server.user(), ClientHome::new());
-    signed_in(&server, &user, "home", &home);
-    let id = home.stored()["profiles"]["home"]["key_id"].as_str().unwrap().to_owned();
-    assert_eq!(user.delete(&format!("/v1/auth/keys/{id}")).status, 204);
-    let run = home.run(&["logout"]);
-    assert!(run.code == 0 && run.stderr.contains("not valid any more"), "{run:?}");
-    assert_eq!(home.stored()["profiles"], json!({}));
-}
-
-#[test]
-fn the_only_key_of_an_account_is_kept_unless_only_the_profile_goes() {
-    let server = Server::start(DEV_UNLIMITED);
-    let home = ClientHome::new();
-    home.ok(&["login", &server.url(), "--email", "ann@example.com"]);
-    let before = home.stored();
-    let text = home.fails(&["logout"], 5);
-    assert!(text.contains("your last key") && text.contains("--keep-key"), "{text}");
-    assert_eq!(home.stored(), before);
-    assert!(home.ok(&["logout", "--keep-key"]).contains("its key is still valid"));
-    let key = before["profiles"]["default"]["api_key"].as_str().unwrap();
-    server.client().with_key(key).get("/v1/auth/me").expect(200);
-    assert_eq!(home.stored()["profiles"], json!({}));
-}
-
-#[test]
 fn without_the_server_nothing_is_removed() {
     let mut server = Server::start(DEV_UNLIMITED);
-    let (user, home) = (server.user(), ClientHome::new());
-    signed_in(&server, &user, "home", &home);
+    let home = ClientHome::new();
+    home.ok(&["login", &server.url()]);
     let before = home.stored();
     server.stop();
     let text = home.fails(&["logout"], 1);
@@ -413,31 +267,6 @@ fn without_the_server_nothing_is_removed() {
     assert_eq!(home.stored(), before);
     home.ok(&["logout", "--keep-key"]);
     assert_eq!(home.stored()["profiles"], json!({}));
-}
-
-#[test]
-fn all_profiles_are_left_except_those_whose_server_refuses() {
-    let server = Server::start(DEV_UNLIMITED);
-    let (user, home) = (server.user(), ClientHome::new());
-    home.ok(&["login", &server.url(), "--email", "only@example.com", "--profile", "a", "-y"]);
-    let device = signed_in(&server, &user, "b", &home);
-    let run = home.run(&["logout", "--all"]);
-    assert_eq!(run.code, 5, "{run:?}");
-    assert!(run.stdout.contains("(profile b); its key is revoked"), "{run:?}");
-    device.get("/v1/auth/me").expect_error(401, "invalid_api_key");
-    assert_eq!(home.stored()["profiles"].as_object().unwrap().keys().collect::<Vec<_>>(), ["a"]);
-}
-
-#[test]
-fn no_other_profile_becomes_current() {
-    let server = Server::start(DEV_UNLIMITED);
-    let (user, home) = (server.user(), ClientHome::new());
-    signed_in(&server, &user, "b", &home);
-    signed_in(&server, &user, "a", &home);
-    let run = home.run(&["logout"]);
-    assert!(run.code == 0 && run.stderr.contains("No profile is current now"), "{run:?}");
-    home.fails(&["logout", "--profile", "b"], 4);
-    home.ok(&["whoami", "--profile", "a"]);
 }
 
 /// A command at a terminal, and its keyboard.

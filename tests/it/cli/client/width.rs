@@ -179,29 +179,3 @@ fn the_short_ids_of_a_table_name_the_cue_and_the_run() {
     terminal.fails(&["cue", "show", "zzzzzzzz"], 3);
     terminal.fails(&["cue", "show", &cue[4..11]], 3);
 }
-
-#[test]
-fn a_pipe_gets_whole_values_between_tabs() {
-    let (_server, user, home) = start();
-    let name = NAMES[0];
-    let cue = user.create(
-        &json!({"name": name, "transport": "worker", "schedule": {"type": "recurring", "cron": "0 9 * * *"}}),
-    );
-    let run = user.fire(&cue);
-    assert_eq!(
-        home.ok(&["cue", "list"]),
-        format!(
-            "ID\tNAME\tSTATUS\tSCHEDULE\tNEXT RUN\tFAILING\n{}\t{name}\tactive\t0 9 * * *\t2030-01-01 09:00:00+00:00\t0\n",
-            id(&cue)
-        )
-    );
-    assert_eq!(
-        home.ok(&["run", "list"]),
-        format!(
-            "ID\tCUE\tSTATUS\tRESULT\tSCHEDULED\n{run}\t{name}\tpending\t\t2030-01-01 00:00:00+00:00\n"
-        )
-    );
-    let terminal = home.env("CUED_COLUMNS", "80");
-    // The wide form has whole ids.
-    assert!(terminal.ok(&["run", "list", "-o", "wide"]).contains(&run));
-}

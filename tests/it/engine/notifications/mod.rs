@@ -188,7 +188,7 @@ fn a_running_notification_is_not_claimed_twice_and_destinations_alternate() {
             .iter()
             .all(|notification| first.iter().all(|earlier| earlier.key != notification.key))
     );
-    assert!(!dispatcher.is_clear());
+    assert!(dispatcher.unfinished() > 0);
     assert!(
         dispatcher.run_once(&fixture.app, Vec::new(), DispatcherMode::Draining).unwrap().is_empty(),
         "a draining dispatcher claims nothing"
@@ -300,7 +300,7 @@ fn an_unreadable_or_unrecordable_row_blocks_no_other() {
             "{poison}"
         );
         // A stop waits for neither row.
-        assert!(dispatcher.is_clear() && webhook_client.requests().len() == sent);
+        assert!(dispatcher.unfinished() == 0 && webhook_client.requests().len() == sent);
     }
 }
 
@@ -342,8 +342,8 @@ fn verification_raises_alerts_and_the_newest_thousand_are_kept() {
         let now = fixture.app.clock.now();
         fixture.write(move |tx| {
             let execution = executions::find(tx, UserKey::new(1), id).unwrap().unwrap().execution;
-            let alert = NewAlert::VerificationFailed { reason: reason.to_owned() };
-            cued::service::notify::raise_alert(tx, execution.key, &alert, now).unwrap()
+            let alert = |cue_name: &str| NewAlert::verification_failed(cue_name, reason);
+            cued::service::notify::raise_alert(tx, execution.key, alert, now).unwrap()
         })
     };
     assert!(raise("external_id is missing"));

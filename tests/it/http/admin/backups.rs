@@ -15,7 +15,7 @@ fn with_folder() -> (Server, Client, TempDir) {
 }
 
 fn make(operator: &Client) -> Value {
-    operator.call("POST", BACKUPS, &[], b"").unwrap().expect(201)
+    operator.bare("POST", BACKUPS).expect(201)
 }
 
 #[track_caller]
@@ -27,8 +27,7 @@ fn assert_checks(file: &Path) {
 #[test]
 fn a_backup_under_load_is_whole_and_can_be_downloaded_and_deleted() {
     let (_server, operator, folder) = with_folder();
-    let cue = operator.create(&json!({"name": "c", "transport": "worker",
-                                      "schedule": {"type": "recurring", "cron": "0 0 1 1 *"}}));
+    let cue = operator.create(&worker_cue("c", YEARLY));
     let is_over = AtomicBool::new(false);
     let made = thread::scope(|scope| {
         let caller = operator.clone();
@@ -38,24 +37,22 @@ fn a_backup_under_load_is_whole_and_can_be_downloaded_and_deleted() {
                 caller.fire(cue);
             }
         });
-        until("there is some history", || {
-            (operator.get("/v1/executions").expect(200)["total"].as_i64() > Some(20)).then_some(())
+        until_true("there is some history", || {
+            operator.read("/v1/executions")["total"].as_i64() > Some(20)
         });
         let made = make(&operator);
         is_over.store(true, Ordering::SeqCst);
         made
     });
-    let name = made["name"].as_str().unwrap();
+    let name = made.text("name");
     let file = folder.path().join(name);
     assert_checks(&file);
-    assert_eq!(
-        (mode(&file), made["bytes"].as_u64()),
-        (0o600, Some(fs::metadata(&file).unwrap().len()))
-    );
+    let bytes = fs::metadata(&file).unwrap().len();
+    assert_eq!((mode(&file), &made["bytes"]), (0o600, &json!(bytes)));
     assert!(made["took_ms"].is_u64() && made["created_at"].is_string(), "{made}");
     fs::write(folder.path().join("other.db"), "somebody's").unwrap();
     fs::create_dir(folder.path().join("cued-20200101T000000Z.db")).unwrap();
-    let listed = operator.get(BACKUPS).expect(200);
+    let listed = operator.read(BACKUPS);
     let expected = json!({"name": name, "bytes": made["bytes"], "created_at": made["created_at"]});
     assert_eq!(listed["backups"], json!([expected]), "only backups");
 
@@ -65,14 +62,14 @@ fn a_backup_under_load_is_whole_and_can_be_downloaded_and_deleted() {
     let disposition = format!("attachment; filename=\"{name}\"");
     assert_eq!(downloaded.header("content-disposition"), Some(disposition.as_str()));
     assert_eq!(downloaded.header("content-length"), Some(made["bytes"].to_string().as_str()));
-    let head = operator.call("HEAD", &path, &[], b"").unwrap();
+    let head = operator.bare("HEAD", &path);
     assert_eq!(head.status, 200);
     assert_eq!(head.header("content-length"), downloaded.header("content-length"));
-    assert_eq!(operator.delete(&path).status, 204);
+    operator.delete(&path).expect(204);
     assert!(!file.exists());
     operator.delete(&path).expect_error(404, "backup_not_found");
     operator.get(&path).expect_error(404, "backup_not_found");
-    assert_eq!(operator.get("/v1/admin/settings").expect(200)["backup_dir"], json!(folder.path()));
+    assert_eq!(operator.read("/v1/admin/settings")["backup_dir"], json!(folder.path()));
 }
 
 #[test]
@@ -83,36 +80,27 @@ fn no_name_leads_out_of_the_folder() {
     fs::write(&target, "somebody's").unwrap();
     std::os::unix::fs::symlink(&target, &secret).unwrap();
     fs::write(folder.path().join("other.db"), "somebody's").unwrap();
-    for name in [
-        "other.db",
-        "..%2Fcued.db",
-        "..%2f..%2f..%2fetc%2fpasswd",
-        "%2Fetc%2Fpasswd",
-        ".",
-        "cued-20200101T000000Z.db",
-        "cued-20200101T000000Z.db%00",
-        "..%2Fcued-20200101T000000Z.db",
-    ] {
+    let names = "other.db ..%2Fcued.db ..%2f..%2f..%2fetc%2fpasswd %2Fetc%2Fpasswd . cued-20200101T000000Z.db \
+        cued-20200101T000000Z.db%00 ..%2Fcued-20200101T000000Z.db";
+    for name in words(names) {
         let path = format!("{BACKUPS}/{name}");
         operator.get(&path).expect_error(404, "backup_not_found");
         operator.delete(&path).expect_error(404, "backup_not_found");
     }
     operator.get(&format!("{BACKUPS}/../settings")).expect_error(404, "not_found");
     assert!(target.exists() && secret.exists());
-    assert_eq!(operator.get(BACKUPS).expect(200)["backups"], json!([]));
+    assert_eq!(operator.read(BACKUPS)["backups"], json!([]));
 }
 
 #[test]
 fn a_folder_that_cannot_be_used_is_an_error_that_says_so() {
     let (_server, operator) = Server::with_user(DEV_UNLIMITED);
-    let refused = operator.post(BACKUPS, &json!({})).expect_error(409, "invalid_state");
-    assert!(refused["error"]["message"].as_str().unwrap().contains("--backup-dir"), "{refused}");
-    assert_eq!(operator.get(BACKUPS).expect(200)["backups"], json!([]));
+    operator.post(BACKUPS, &json!({})).refuses(409, "invalid_state", "--backup-dir");
+    assert_eq!(operator.read(BACKUPS)["backups"], json!([]));
     let flags = ["--dev", "--limits", "off", "--backup-dir", "/nowhere/at/all"];
     let (_server, operator) = Server::with_user(&flags);
     for refused in [operator.post(BACKUPS, &json!({})), operator.get(BACKUPS)] {
-        let refused = refused.expect_error(409, "invalid_state");
-        assert_contains(refused["error"]["message"].as_str().unwrap(), &["/nowhere/at/all"]);
+        refused.refuses(409, "invalid_state", "/nowhere/at/all");
     }
 }
 
@@ -131,17 +119,8 @@ fn backups_are_made_one_at_a_time_and_listed_newest_first() {
     assert_eq!(names, ["cued-20260101T100000Z.db", "cued-20260101T100001Z.db"]);
     api.fixture.advance(61);
     assert_eq!(make(&operator)["created_at"], "2026-01-01T10:01:01Z");
-    let listed = operator.get(BACKUPS).expect(200);
-    let names: Vec<&str> = listed["backups"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|it| it["name"].as_str().unwrap())
-        .collect();
-    assert_eq!(
-        names,
-        ["cued-20260101T100101Z.db", "cued-20260101T100001Z.db", "cued-20260101T100000Z.db"]
-    );
+    let names = ["100101", "100001", "100000"].map(|time| format!("cued-20260101T{time}Z.db"));
+    assert_eq!(operator.read(BACKUPS).column("backups", "name"), names);
 }
 
 #[test]

@@ -19,7 +19,7 @@ fn with_two_users(flags: &[&str]) -> (Server, Client, Client) {
 }
 
 fn id_of(user: &Client) -> String {
-    user.get("/v1/auth/me").expect(200)["id"].as_str().unwrap().to_owned()
+    user.me().text("id").to_owned()
 }
 
 fn user_path(user: &Client) -> String {
@@ -63,7 +63,7 @@ fn a_page_of_another_site_changes_nothing_by_the_session_of_an_operator() {
     let signed_in = sign_in(&server.client(), &json!({"api_key": operator.key()}));
     assert_eq!(signed_in.expect(201)["user"]["is_operator"], true);
     let browser = Browser::new(&server.client(), &signed_in);
-    assert_eq!(browser.get("/v1/admin/users").expect(200)["total"], 2);
+    assert_eq!(browser.read("/v1/admin/users")["total"], 2);
     let body = r#"{"email": "eve@example.com"}"#;
     let foreign = [("Sec-Fetch-Site", "cross-site")];
     browser
@@ -75,11 +75,11 @@ fn a_page_of_another_site_changes_nothing_by_the_session_of_an_operator() {
 #[test]
 fn the_first_user_is_the_operator_and_can_appoint_others() {
     let (_server, operator, other) = with_two_users(DEV_UNLIMITED);
-    let is_operator = |user: &Client| user.get("/v1/auth/me").expect(200)["is_operator"].clone();
+    let is_operator = |user: &Client| user.me()["is_operator"].clone();
     assert_eq!([is_operator(&operator), is_operator(&other)], [true, false]);
     let appointed = operator.patch(&user_path(&other), &json!({"is_operator": true})).expect(200);
     assert_eq!(appointed["is_operator"], true);
-    assert_eq!(other.get("/v1/admin/users").expect(200)["total"], 2);
+    assert_eq!(other.read("/v1/admin/users")["total"], 2);
     other.patch(&user_path(&operator), &json!({"is_operator": false})).expect(200);
     operator.get("/v1/admin/users").expect_error(404, "not_found");
 }
@@ -88,11 +88,13 @@ fn the_first_user_is_the_operator_and_can_appoint_others() {
 fn an_enabled_operator_always_remains() {
     let (server, operator, other) = with_two_users(DEV_UNLIMITED);
     for change in [json!({"is_operator": false}), json!({"is_disabled": true, "plan": "pro"})] {
-        let refused =
-            operator.patch(&user_path(&operator), &change).expect_error(409, "invalid_state");
-        assert_contains(refused["error"]["message"].as_str().unwrap(), &["another user"]);
+        operator.patch(&user_path(&operator), &change).refuses(
+            409,
+            "invalid_state",
+            "another user",
+        );
     }
-    let me = operator.get("/v1/auth/me").expect(200);
+    let me = operator.me();
     assert_eq!(me["is_operator"], true, "nothing was changed");
     assert_eq!(me["plan"], "free", "nothing was changed");
     operator
@@ -108,10 +110,9 @@ fn an_enabled_operator_always_remains() {
 #[test]
 fn users_are_listed_searched_and_added() {
     let (_server, operator, other) = with_two_users(DEV_UNLIMITED);
-    let cue = other.create(&json!({"name": "c", "transport": "worker",
-                                   "schedule": {"type": "recurring", "cron": "0 0 1 1 *"}}));
+    let cue = other.create(&worker_cue("c", YEARLY));
     other.fire(&cue);
-    let all = operator.get("/v1/admin/users").expect(200);
+    let all = operator.read("/v1/admin/users");
     assert_has(&all, json!({"total": 2, "limit": 50, "offset": 0, "has_more": false}));
     assert_has(
         &all["users"][0],
@@ -122,19 +123,19 @@ fn users_are_listed_searched_and_added() {
         json!({"id": id_of(&other), "email": "bob@example.com", "plan": "free", "is_operator": false,
                "is_disabled": false, "active_cues": 1, "executions_this_month": 1}),
     );
-    let found = operator.get("/v1/admin/users?q=BOB@&limit=1").expect(200);
+    let found = operator.read("/v1/admin/users?q=BOB@&limit=1");
     assert_eq!(found["total"], 1);
     assert_eq!(found["users"][0]["email"], "bob@example.com");
-    assert_eq!(operator.get("/v1/admin/users?q=%25").expect(200)["users"], json!([]));
-    let second = operator.get("/v1/admin/users?limit=1&offset=1").expect(200);
+    assert_eq!(operator.read("/v1/admin/users?q=%25")["users"], json!([]));
+    let second = operator.read("/v1/admin/users?limit=1&offset=1");
     assert_eq!((&second["total"], &second["users"][0]["id"]), (&json!(2), &json!(id_of(&other))));
 
     let added =
         operator.post("/v1/admin/users", &json!({"email": " Eve@example.com", "plan": "pro"}));
     let added = added.expect(201);
     assert_has(&added, json!({"email": "eve@example.com", "plan": "pro", "is_confirmed": true}));
-    let eve = operator.with_key(added["api_key"].as_str().unwrap());
-    assert_eq!(eve.get("/v1/auth/me").expect(200)["id"], added["id"]);
+    let eve = operator.with_key(added.text("api_key"));
+    assert_eq!(eve.me()["id"], added["id"]);
     let add = |body: Value| operator.post("/v1/admin/users", &body);
     add(json!({"email": "eve@example.com"})).expect_error(409, "duplicate_email");
     add(json!({"email": "dan@example.com", "plan": "gold"})).expect_error(400, "invalid_plan");
@@ -154,8 +155,7 @@ fn users_are_listed_searched_and_added() {
 fn a_user_is_disabled_enabled_and_gets_another_plan() {
     let (_server, operator, other) = with_two_users(&["--dev"]);
     for number in 0..11 {
-        let cue = json!({"name": format!("c{number}"), "transport": "worker",
-                         "schedule": {"type": "recurring", "cron": "0 0 1 1 *"}});
+        let cue = worker_cue(&format!("c{number}"), YEARLY);
         if number == 10 {
             other.post("/v1/cues", &cue).expect_error(403, "cue_limit_exceeded");
             let change = json!({"plan": "pro", "is_disabled": null});
@@ -177,7 +177,7 @@ fn a_user_is_disabled_enabled_and_gets_another_plan() {
         operator.patch(&path, &json!({"is_disabled": false})).expect(200)["is_disabled"],
         false
     );
-    other.get("/v1/auth/me").expect(200);
+    other.me();
     operator.patch(&path, &json!({"plan": "gold"})).expect_error(400, "invalid_plan");
     operator.patch(&path, &json!({"email": "x@example.com"})).expect_error(422, "validation_error");
     operator.patch(&path, &json!({"is_disabled": "yes"})).expect_error(422, "validation_error");
@@ -188,7 +188,7 @@ fn a_user_is_disabled_enabled_and_gets_another_plan() {
 fn a_link_of_an_operator_signs_the_user_in() {
     let (server, operator, other) = with_two_users(DEV_UNLIMITED);
     let link = operator.post(&format!("{}/link", user_path(&other)), &json!({})).expect(201);
-    let url = link["url"].as_str().unwrap();
+    let url = link.text("url");
     assert!(url.starts_with(&server.url()) && link["expires_at"].is_string(), "{link}");
     let signed_in = sign_in(&server.client(), &token_of(url)).expect(201);
     assert_eq!(signed_in["user"]["email"], "bob@example.com");
@@ -200,10 +200,10 @@ fn a_link_of_an_operator_signs_the_user_in() {
 fn registration_is_switched_at_once_and_stays_after_a_restart() {
     let mut server = Server::start(&["--limits", "off"]);
     let operator = server.client().register("ann@example.com");
-    let shown = |client: &Client| client.get("/v1/info").expect(200)["registration"].clone();
+    let shown = |client: &Client| client.read("/v1/info")["registration"].clone();
     let register =
         |client: &Client, email: &str| client.post("/v1/auth/register", &json!({"email": email}));
-    let settings = operator.get("/v1/admin/settings").expect(200);
+    let settings = operator.read("/v1/admin/settings");
     assert_eq!(
         settings,
         json!({"registration": "first-user", "is_registration_fixed": false, "backup_dir": null})
@@ -249,10 +249,9 @@ fn registration_that_a_flag_fixes_names_the_flag() {
     {
         let server = Server::start(flags);
         let operator = server.client().register("ann@example.com");
-        assert_eq!(operator.get("/v1/admin/settings").expect(200)["is_registration_fixed"], true);
+        assert_eq!(operator.read("/v1/admin/settings")["is_registration_fixed"], true);
         let refused = operator.patch("/v1/admin/settings", &json!({"registration": "closed"}));
-        let refused = refused.expect_error(409, "invalid_state");
-        assert!(refused["error"]["message"].as_str().unwrap().contains(expected), "{refused}");
+        refused.refuses(409, "invalid_state", expected);
         server.client().register("bob@example.com");
     }
 }
@@ -269,14 +268,14 @@ fn requests_for_a_plan_are_approved_and_declined() {
         let confirmed =
             server.client().call("POST", "/billing/checkout", &form, body.as_bytes()).unwrap();
         assert!(confirmed.status < 400, "{}", confirmed.text());
-        let listed = operator.get("/v1/admin/billing").expect(200);
-        assert_eq!(listed["requests"].as_array().unwrap().len(), 1);
+        let listed = operator.read("/v1/admin/billing");
+        assert_eq!(listed.list("requests").len(), 1);
         assert_has(
             &listed["requests"][0],
             json!({"user_id": id_of(&other), "email": "bob@example.com", "current_plan": "free", "plan": plan,
                    "interval": "monthly", "status": "requested", "decided_at": null}),
         );
-        format!("/v1/admin/billing/{}", listed["requests"][0]["id"].as_str().unwrap())
+        format!("/v1/admin/billing/{}", listed["requests"][0].text("id"))
     };
     let declined = request("scale");
     let answer = operator.post(&format!("{declined}/decline"), &json!({})).expect(200);
@@ -286,8 +285,8 @@ fn requests_for_a_plan_are_approved_and_declined() {
     let approved = request("pro");
     let answer = operator.post(&format!("{approved}/approve"), &json!({})).expect(200);
     assert_has(&answer, json!({"status": "approved", "current_plan": "pro"}));
-    assert_eq!(other.get("/v1/auth/me").expect(200)["plan"], "pro");
-    assert_eq!(operator.get("/v1/admin/billing").expect(200)["requests"], json!([]));
+    assert_eq!(other.me()["plan"], "pro");
+    assert_eq!(operator.read("/v1/admin/billing")["requests"], json!([]));
     operator
         .post("/v1/admin/billing/none/decline", &json!({}))
         .expect_error(404, "plan_request_not_found");
@@ -299,8 +298,7 @@ fn a_held_copy_that_is_promoted_over_http_fires_at_once() {
     let mut server = Server::start(&["--dev", "--limits", "off"]);
     let operator = server.user();
     operator.post("/v1/admin/promote", &json!({})).expect_error(409, "invalid_state");
-    let cue = operator.create(&json!({"name": "c", "callback": {"url": receiver.url()},
-                                      "schedule": {"type": "recurring", "cron": "0 0 1 1 *"}}));
+    let cue = operator.create(&webhook_cue("c", YEARLY, &receiver.url()));
     server.stop();
     let held = server.db().with_file_name("held.db");
     ok(&server.db(), &["backup", held.to_str().unwrap()]);
@@ -308,16 +306,16 @@ fn a_held_copy_that_is_promoted_over_http_fires_at_once() {
     let operator = operator.at(copy.addr());
     operator.fire(&cue);
     assert_eq!(receiver.count(), 0);
-    let log = operator.get("/v1/admin/log").expect(200);
+    let log = operator.read("/v1/admin/log");
     let entry = &log["entries"][0];
     assert_eq!(entry["level"], "warn");
-    assert!(entry["message"].as_str().unwrap().contains("on hold"), "{entry}");
-    assert!(entry["target"].as_str().unwrap().starts_with("cued::"), "{entry}");
-    assert!(entry["fields"]["path"].as_str().unwrap().ends_with("held.db"), "{entry}");
+    assert!(entry.text("message").contains("on hold"), "{entry}");
+    assert!(entry.text("target").starts_with("cued::"), "{entry}");
+    assert!(entry["fields"].text("path").ends_with("held.db"), "{entry}");
     let promoted = operator.post("/v1/admin/promote", &json!({})).expect(200);
     assert_eq!(promoted["overdue"], json!({"cues": 0, "executions": 1}));
     assert!(promoted["held_since"].is_string());
-    until("the waiting run is sent", || (receiver.count() == 1).then_some(()));
+    until_true("the waiting run is sent", || receiver.count() == 1);
     operator.post("/v1/admin/promote", &json!({})).expect_error(409, "invalid_state");
     for wrong in ["limit=0", "limit=501"] {
         operator.get(&format!("/v1/admin/log?{wrong}")).expect_error(422, "validation_error");

@@ -22,13 +22,11 @@ struct Account {
 impl Account {
     fn new(server: &Server) -> Self {
         let client = server.user();
-        let me = client.get("/v1/auth/me").expect(200);
-        let text = |name: &str| me[name].as_str().unwrap().to_owned();
-        Self { id: text("id"), email: text("email"), client }
+        Self { id: id(&client.me()).to_owned(), email: client.email(), client }
     }
 
     fn plan(&self) -> String {
-        self.client.get("/v1/auth/me").expect(200)["plan"].as_str().unwrap().to_owned()
+        self.client.me().text("plan").to_owned()
     }
 
     fn checkout(&self, plan: &str, interval: &str) -> Value {
@@ -58,10 +56,6 @@ fn customer() -> (StripeDouble, Server, Account) {
 fn interval(server: &Server, account: &Account) -> Option<String> {
     let sql = "SELECT plan_interval FROM users WHERE id = ?1";
     server.sqlite().query_row(sql, [&account.id], |row| row.get(0)).unwrap()
-}
-
-fn cue(name: &str) -> Value {
-    json!({"name": name, "transport": "worker", "schedule": {"type": "recurring", "cron": "0 0 1 1 *"}})
 }
 
 #[test]
@@ -102,7 +96,7 @@ fn a_paying_customer_is_recognized_by_checkout_and_portal() {
     account.client.post("/v1/billing/portal", &json!({})).expect_error(400, "no_billing_customer");
     account.buy("pro", "monthly");
 
-    let portal = account.client.call("POST", "/v1/billing/portal", &[], b"").unwrap().expect(200);
+    let portal = account.client.bare("POST", "/v1/billing/portal").expect(200);
     assert_eq!(portal, json!({"portal_url": "https://pay.example.com/1"}));
     let call = provider.last_call();
     assert_eq!(call.path, "/v1/billing_portal/sessions");
@@ -126,33 +120,28 @@ fn a_paying_customer_is_recognized_by_checkout_and_portal() {
 fn an_upgrade_and_a_cancellation_apply_to_the_next_request() {
     let (_provider, server, account) = customer();
     for number in 0..10 {
-        account.client.create(&cue(&format!("cue {number}")));
+        account.client.create(&worker_cue(&format!("cue {number}"), YEARLY));
     }
-    account.client.post("/v1/cues", &cue("one too many")).expect_error(403, "cue_limit_exceeded");
+    account
+        .client
+        .post("/v1/cues", &worker_cue("one too many", YEARLY))
+        .expect_error(403, "cue_limit_exceeded");
 
+    let assert_limits = |rate: &str, expected: Value, paid: Option<&str>| {
+        let response = account.client.get("/v1/auth/me");
+        assert_eq!(response.header("x-ratelimit-limit"), Some(rate));
+        assert_has(&response.expect(200), expected);
+        assert_eq!(interval(&server, &account).as_deref(), paid);
+    };
     account.buy("pro", "annual");
-    let response = account.client.get("/v1/auth/me");
-    assert_eq!(response.header("x-ratelimit-limit"), Some("200"));
-    let me = response.expect(200);
-    assert_eq!((&me["plan"], &me["active_cue_limit"]), (&json!("pro"), &json!(100)));
-    assert_eq!(interval(&server, &account).as_deref(), Some("annual"));
-    let (eleventh, twelfth) =
-        (account.client.create(&cue("eleventh")), account.client.create(&cue("twelfth")));
-
+    assert_limits("200", json!({"plan": "pro", "active_cue_limit": 100}), Some("annual"));
+    let last = ["eleventh", "twelfth"].map(|name| account.client.create(&worker_cue(name, YEARLY)));
     account.send_update("evt_end", 1, "canceled", "price_pa");
-    let response = account.client.get("/v1/auth/me");
-    assert_eq!(response.header("x-ratelimit-limit"), Some("60"));
-    let me = response.expect(200);
-    assert_eq!((&me["plan"], &me["active_cues"]), (&json!("free"), &json!(10)));
-    assert_eq!(interval(&server, &account), None);
-    for made_last in [eleventh, twelfth] {
-        let path = format!("/v1/cues/{}", id(&made_last));
-        let cue = account.client.get(&path).expect(200);
-        assert_eq!((&cue["status"], &cue["next_run"]), (&json!("paused"), &Value::Null));
-        account
-            .client
-            .patch(&path, &json!({"status": "active"}))
-            .expect_error(403, "cue_limit_exceeded");
+    assert_limits("60", json!({"plan": "free", "active_cues": 10}), None);
+    for cue in &last {
+        assert_has(&account.client.cue(cue), json!({"status": "paused", "next_run": null}));
+        let resumed = account.client.patch(&cue_path(cue), &json!({"status": "active"}));
+        resumed.expect_error(403, "cue_limit_exceeded");
     }
 }
 
@@ -348,24 +337,22 @@ fn a_hanging_provider_is_cut_by_the_timeout() {
 
 #[test]
 fn an_incomplete_stripe_configuration_refuses_to_start() {
-    let serve = |flags: &[&str]| {
-        let output = run(&[&["serve", "--ephemeral"], flags].concat());
-        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
-    };
     let all = flags("https://api.example.com");
-    for left_out in (0..12).step_by(2) {
-        let kept = [&all[..left_out], &all[left_out + 2..]].concat();
-        let (code, stderr) = serve(&kept);
-        assert_eq!(code, Some(2), "{stderr}");
-        assert!(stderr.contains(all[left_out]), "{stderr}");
-        assert!(!stderr.contains("Hidden"), "{stderr}");
+    let same = [&all[..10], &[all[10], "price_pm"]].concat();
+    let no_url = [&all[..12], &["--stripe-api-base", "api.example.com"]].concat();
+    let mut cases = vec![
+        (all[..2].to_vec(), "--stripe-price-scale-annual"),
+        (same, "same id"),
+        (no_url, "not an http"),
+    ];
+    let without = |place: usize| [&all[..place], &all[place + 2..]].concat();
+    cases.extend((0..12).step_by(2).map(|place| (without(place), all[place])));
+    for (flags, named) in cases {
+        let output = run(&[&["serve", "--ephemeral"], &flags[..]].concat());
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{stderr}");
+        assert!(stderr.contains(named) && !stderr.contains("Hidden"), "{named}: {stderr}");
     }
-    let (code, stderr) = serve(&all[..2]);
-    assert!(code == Some(2) && stderr.contains("--stripe-price-scale-annual"), "{stderr}");
-    let (code, stderr) = serve(&[&all[..10], &[all[10], "price_pm"]].concat());
-    assert!(code == Some(2) && stderr.contains("same id"), "{stderr}");
-    let (code, stderr) = serve(&[&all[..12], &["--stripe-api-base", "api.example.com"]].concat());
-    assert!(code == Some(2) && stderr.contains("not an http"), "{stderr}");
 }
 
 #[test]

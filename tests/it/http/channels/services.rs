@@ -5,11 +5,14 @@ pub mod answers;
 pub mod receivers;
 pub mod rendering;
 
+use cued::domain::channel::ChannelType::{
+    self, Discord, Email, Gotify, Mattermost, Ntfy, Pushover, Slack, Teams, Telegram, Webhook,
+};
+use cued::domain::channel::Settings;
 use cued::domain::channel::message::{Message, Mood};
 use cued::domain::channel::services::{
     SERVICES, ServiceAnswer, ServiceRequest, SettingKind, Verdict, service, service_of_host,
 };
-use cued::domain::channel::{ChannelType, Settings};
 
 use crate::http::channels::services::receivers::{Answer, receive, settings};
 use crate::http::channels::services::rendering::{Shown, shown, without_blank_lines};
@@ -85,7 +88,7 @@ fn read(channel_type: ChannelType, answer: &Answer) -> Verdict {
 }
 
 fn posting_types() -> impl Iterator<Item = ChannelType> {
-    ChannelType::ALL.into_iter().filter(|channel_type| *channel_type != ChannelType::Email)
+    ChannelType::ALL.into_iter().filter(|channel_type| *channel_type != Email)
 }
 
 /// Sends the message and returns what is shown of it.
@@ -111,7 +114,7 @@ fn each_type_has_its_row_in_the_table() {
     for (channel_type, row) in ChannelType::ALL.into_iter().zip(SERVICES) {
         assert_eq!(row.channel_type, channel_type);
         assert_eq!(service(channel_type).channel_type, channel_type);
-        assert_eq!(row.request.is_none(), channel_type == ChannelType::Email);
+        assert_eq!(row.request.is_none(), channel_type == Email);
         let given = settings_of(channel_type);
         for setting in row.settings {
             if let Some(value) = given.get(setting.name) {
@@ -132,22 +135,22 @@ fn each_type_has_its_row_in_the_table() {
     let names = |channel_type: ChannelType| -> Vec<&str> {
         service(channel_type).settings.iter().map(|setting| setting.name).collect()
     };
-    assert_eq!(names(ChannelType::Ntfy), ["url", "token", "priority"]);
-    assert_eq!(names(ChannelType::Telegram), ["bot_token", "chat_id", "api_url"]);
-    assert_eq!(names(ChannelType::Pushover), ["token", "user", "api_url"]);
-    assert_eq!(service(ChannelType::Ntfy).settings[2].kind, SettingKind::Number(1..=5));
+    assert_eq!(names(Ntfy), ["url", "token", "priority"]);
+    assert_eq!(names(Telegram), ["bot_token", "chat_id", "api_url"]);
+    assert_eq!(names(Pushover), ["token", "user", "api_url"]);
+    assert_eq!(service(Ntfy).settings[2].kind, SettingKind::Number(1..=5));
 }
 
 #[test]
 fn a_label_names_the_topic_host_or_chat() {
     for (channel_type, label) in [
-        (ChannelType::Email, "me@example.com"),
-        (ChannelType::Webhook, "127.0.0.1"),
-        (ChannelType::Ntfy, "backups"),
-        (ChannelType::Slack, "127.0.0.1"),
-        (ChannelType::Telegram, "-1001234567890"),
-        (ChannelType::Gotify, "127.0.0.1"),
-        (ChannelType::Pushover, "127.0.0.1"),
+        (Email, "me@example.com"),
+        (Webhook, "127.0.0.1"),
+        (Ntfy, "backups"),
+        (Slack, "127.0.0.1"),
+        (Telegram, "-1001234567890"),
+        (Gotify, "127.0.0.1"),
+        (Pushover, "127.0.0.1"),
     ] {
         assert_eq!(
             (service(channel_type).label)(&settings_of(channel_type)),
@@ -155,7 +158,7 @@ fn a_label_names_the_topic_host_or_chat() {
             "{channel_type:?}"
         );
     }
-    assert_eq!((service(ChannelType::Pushover).label)(&Settings::default()), "api.pushover.net");
+    assert_eq!((service(Pushover).label)(&Settings::default()), "api.pushover.net");
 }
 
 #[test]
@@ -196,8 +199,7 @@ fn every_message_passes_its_service_and_shows_what_it_says() {
         cases.push(("title".to_owned(), long(text)));
         cases.push((long(text), long(text)));
     }
-    for channel_type in posting_types().filter(|channel_type| *channel_type != ChannelType::Webhook)
-    {
+    for channel_type in posting_types().filter(|channel_type| *channel_type != Webhook) {
         for (title, text) in &cases {
             for link in [None, Some(LINK), Some(LOCAL_LINK)] {
                 let found =
@@ -231,12 +233,12 @@ fn a_text_is_cut_at_the_limit_in_the_unit_that_the_service_counts() {
     // Bytes, UTF-16 units and characters: 4, 2 and 1 for each of these.
     let fire = |count: usize| "🔥".repeat(count);
     for (channel_type, most) in [
-        (ChannelType::Ntfy, 4096 / 4),
-        (ChannelType::Slack, 3000 / 2),
-        (ChannelType::Discord, 4096 / 2),
+        (Ntfy, 4096 / 4),
+        (Slack, 3000 / 2),
+        (Discord, 4096 / 2),
         // "🔴 title" and an empty line are 10 units.
-        (ChannelType::Telegram, (4096 - 10) / 2),
-        (ChannelType::Pushover, 1024),
+        (Telegram, (4096 - 10) / 2),
+        (Pushover, 1024),
     ] {
         assert_eq!(uncut(channel_type, "title", &fire(most)), (true, true), "{channel_type:?}");
         assert_eq!(
@@ -245,24 +247,23 @@ fn a_text_is_cut_at_the_limit_in_the_unit_that_the_service_counts() {
             "{channel_type:?}"
         );
     }
-    for (channel_type, most) in [(ChannelType::Discord, 256 / 2), (ChannelType::Pushover, 250)] {
+    for (channel_type, most) in [(Discord, 256 / 2), (Pushover, 250)] {
         assert_eq!(uncut(channel_type, &fire(most), "text"), (true, true), "{channel_type:?}");
         assert_eq!(uncut(channel_type, &fire(most + 1), "text"), (false, true), "{channel_type:?}");
     }
     // Escapes count: `<` is `&lt;` for Slack, and `\<` for Discord.
-    assert_eq!(uncut(ChannelType::Slack, "title", &"<".repeat(750)), (true, true));
-    assert_eq!(uncut(ChannelType::Slack, "title", &"<".repeat(751)), (true, false));
-    assert_eq!(uncut(ChannelType::Discord, "title", &"<".repeat(2048)), (true, true));
-    assert_eq!(uncut(ChannelType::Discord, "title", &"<".repeat(2049)), (true, false));
+    assert_eq!(uncut(Slack, "title", &"<".repeat(750)), (true, true));
+    assert_eq!(uncut(Slack, "title", &"<".repeat(751)), (true, false));
+    assert_eq!(uncut(Discord, "title", &"<".repeat(2048)), (true, true));
+    assert_eq!(uncut(Discord, "title", &"<".repeat(2049)), (true, false));
     // Entities do not count for Telegram.
-    assert_eq!(uncut(ChannelType::Telegram, "title", &"<".repeat(4086)), (true, true));
+    assert_eq!(uncut(Telegram, "title", &"<".repeat(4086)), (true, true));
 }
 
 #[test]
 fn a_header_of_slack_that_is_cut_is_repeated_in_whole() {
     let title = "x".repeat(200);
-    let (request, _) =
-        send(ChannelType::Slack, &settings_of(ChannelType::Slack), &message(&title, "text", None));
+    let (request, _) = send(Slack, &settings_of(Slack), &message(&title, "text", None));
     let body: Value = serde_json::from_str(&request.body).unwrap();
     assert_eq!(body["blocks"][0]["text"]["text"], format!("🔴 {}…", "x".repeat(146)));
     assert_eq!(body["blocks"][1]["text"]["text"], format!("🔴 {title}\ntext"));
@@ -274,9 +275,8 @@ fn a_workflow_of_slack_gets_flat_texts() {
         "/triggers/T0123456789/3141592653589/c6e6c0d868b3054ca0f4611a5dbadaf",
         "/workflows/T0/A0/1/x",
     ] {
-        let settings = with_url(ChannelType::Slack, path);
-        let found =
-            accepted(ChannelType::Slack, &settings, &message("a <!channel>", "b", Some(LINK)));
+        let settings = with_url(Slack, path);
+        let found = accepted(Slack, &settings, &message("a <!channel>", "b", Some(LINK)));
         assert_eq!(found.title.as_str(), "a <\u{200b}!channel>");
         assert_eq!(found.link.as_deref(), Some(LINK));
     }
@@ -291,9 +291,9 @@ fn the_number_of_a_list_is_no_markup() {
             .unwrap()
     };
     let escaped = "5\\. five\n 12\\) twelve\n1\\.5 of 3.\na 5. b\n\\=====";
-    let embed = body(ChannelType::Discord)["embeds"][0].clone();
+    let embed = body(Discord)["embeds"][0].clone();
     assert_has(&embed, json!({"title": "5\\. five failed", "description": escaped}));
-    let attachment = body(ChannelType::Mattermost)["attachments"][0].clone();
+    let attachment = body(Mattermost)["attachments"][0].clone();
     assert_eq!(attachment["text"], format!("**5\\. five failed**\n\n{escaped}"));
 }
 
@@ -303,31 +303,31 @@ fn moods_and_settings_choose_priority_and_colour() {
         let message = Message { mood, ..message("title", "text", Some(LINK)) };
         serde_json::from_str(&request(channel_type, settings, &message).body).unwrap()
     };
-    let mut ntfy = settings_of(ChannelType::Ntfy);
-    assert_eq!(body(ChannelType::Ntfy, &ntfy, Mood::Critical)["priority"], 4);
-    assert_eq!(body(ChannelType::Ntfy, &ntfy, Mood::Good)["tags"], json!(["white_check_mark"]));
+    let mut ntfy = settings_of(Ntfy);
+    assert_eq!(body(Ntfy, &ntfy, Mood::Critical)["priority"], 4);
+    assert_eq!(body(Ntfy, &ntfy, Mood::Good)["tags"], json!(["white_check_mark"]));
     ntfy.set("priority", Some("5".to_owned()));
-    assert_eq!(body(ChannelType::Ntfy, &ntfy, Mood::Good)["priority"], 5);
+    assert_eq!(body(Ntfy, &ntfy, Mood::Good)["priority"], 5);
     let of = |channel_type, mood| body(channel_type, &settings_of(channel_type), mood);
-    assert_eq!(of(ChannelType::Gotify, Mood::Critical)["priority"], 8);
-    assert_eq!(of(ChannelType::Pushover, Mood::Good)["priority"], -1);
-    assert_eq!(of(ChannelType::Pushover, Mood::Info)["url_title"], "Open the run");
-    assert_eq!(of(ChannelType::Discord, Mood::Good)["embeds"][0]["color"], 0x1E_8E_3E);
-    assert_eq!(of(ChannelType::Mattermost, Mood::Warning)["attachments"][0]["color"], "#F29900");
-    let card = of(ChannelType::Teams, Mood::Warning)["attachments"][0]["content"].clone();
+    assert_eq!(of(Gotify, Mood::Critical)["priority"], 8);
+    assert_eq!(of(Pushover, Mood::Good)["priority"], -1);
+    assert_eq!(of(Pushover, Mood::Info)["url_title"], "Open the run");
+    assert_eq!(of(Discord, Mood::Good)["embeds"][0]["color"], 0x1E_8E_3E);
+    assert_eq!(of(Mattermost, Mood::Warning)["attachments"][0]["color"], "#F29900");
+    let card = of(Teams, Mood::Warning)["attachments"][0]["content"].clone();
     assert_eq!(card["body"][0]["style"], "warning");
     // Without a token there is no header.
     ntfy.set("token", None);
-    let headers = request(ChannelType::Ntfy, &ntfy, &message("title", "", None)).headers;
+    let headers = request(Ntfy, &ntfy, &message("title", "", None)).headers;
     assert!(headers.iter().all(|(name, _)| name != "Authorization"));
 }
 
 #[test]
 fn a_webhook_gets_the_fields_of_an_alert() {
-    let settings = settings_of(ChannelType::Webhook);
+    let settings = settings_of(Webhook);
     let body = |message: &Message| -> Value {
-        let (request, answer) = send(ChannelType::Webhook, &settings, message);
-        assert_eq!(read(ChannelType::Webhook, &answer), Verdict::Accepted, "{answer:?}");
+        let (request, answer) = send(Webhook, &settings, message);
+        assert_eq!(read(Webhook, &answer), Verdict::Accepted, "{answer:?}");
         serde_json::from_str(&request.body).unwrap()
     };
     let failed = message("backup failed", "text", Some(LINK));
@@ -346,8 +346,7 @@ fn a_webhook_gets_the_fields_of_an_alert() {
         assert_eq!(found[name], alert[name], "{name}");
     }
     assert_eq!((&found["id"], &found["title"]), (&json!(failed.id), &json!("backup failed")));
-    let headers =
-        request(ChannelType::Webhook, &settings, &Message { alert: Some(alert), ..failed }).headers;
+    let headers = request(Webhook, &settings, &Message { alert: Some(alert), ..failed }).headers;
     assert!(
         headers.contains(&("X-CueAPI-Alert-Type".to_owned(), "claim_lost".to_owned())),
         "{headers:?}"
@@ -356,9 +355,6 @@ fn a_webhook_gets_the_fields_of_an_alert() {
 
 #[test]
 fn a_url_is_checked_for_its_service() {
-    use ChannelType::{
-        Discord, Gotify, Mattermost, Ntfy, Pushover, Slack, Teams, Telegram, Webhook,
-    };
     let long_topic = format!("https://ntfy.sh/{}", "x".repeat(64));
     for (channel_type, name, url) in [
         (Slack, "url", "https://hooks.slack.com/services/T0/B0/x"),
@@ -424,7 +420,6 @@ fn a_url_is_checked_for_its_service() {
 
 #[test]
 fn a_url_of_another_service_names_its_type() {
-    use ChannelType::{Discord, Gotify, Mattermost, Ntfy, Slack, Teams, Telegram, Webhook};
     for (channel_type, name, url, other) in [
         (Webhook, "url", "https://discord.com/api/webhooks/1/abc", "Discord; use the type discord"),
         (Webhook, "url", "https://hooks.slack.com/triggers/T0/1/x", "Slack; use the type slack"),
@@ -467,7 +462,6 @@ fn a_url_of_another_service_names_its_type() {
 
 #[test]
 fn tokens_and_chats_are_checked() {
-    use ChannelType::{Gotify, Ntfy, Pushover, Telegram};
     let key = "azGDORePK8gMaC0QOYAMyEEuzJnyUi";
     let long = "x".repeat(101);
     for (channel_type, name, good, bad) in [

@@ -16,23 +16,14 @@ use crate::support::*;
 const BEGIN: &str = "2030-01-01T00:00:00Z";
 
 fn rig() -> (Server, Client) {
-    let (server, user) = Server::with_clock_and_user(BEGIN);
-    (server, user)
+    Server::with_clock_and_user(BEGIN)
 }
 
-/// A stream after its greeting.
-fn follow(server: &Server, user: &Client, query: &str) -> EventReader {
-    let mut stream = EventReader::open(server.addr(), user, query);
-    assert_eq!(stream.next().0, "hello");
-    stream
-}
-
-fn worker_cue(user: &Client, more: Value) -> Value {
-    let mut cue = json!({"name": "work", "transport": "worker", "schedule": {"type": "recurring", "cron": "0 * * * *"}});
-    for (name, value) in more.as_object().unwrap() {
-        cue[name] = value.clone();
-    }
-    user.create(&cue)
+/// A cue without retries whose receiver fails, and what its failure does besides.
+fn failing(receiver: &Receiver, pause: bool) -> Value {
+    let on_failure = json!({"email": false, "webhook": null, "pause": pause});
+    let more = json!({"retry": {"max_attempts": 1}, "on_failure": on_failure});
+    with(webhook_cue("fails", "0 * * * *", &receiver.url()), more)
 }
 
 #[test]
@@ -40,7 +31,7 @@ fn a_run_that_succeeds_at_the_third_attempt_shows_each_step() {
     let (server, user) = rig();
     let receiver = Receiver::start();
     receiver.first([Reaction::Status(503), Reaction::Status(503)]);
-    let mut stream = follow(&server, &user, "");
+    let mut stream = EventReader::follow(server.addr(), &user, "");
     let cue = user.create(&json!({
         "name": "sync", "schedule": {"type": "once", "at": "2030-01-01T01:00:00Z"},
         "callback": {"url": receiver.url()}, "retry": {"max_attempts": 4, "backoff_minutes": [1, 5, 15]},
@@ -49,17 +40,9 @@ fn a_run_that_succeeds_at_the_third_attempt_shows_each_step() {
     let events = stream.until_clock_moved();
     assert_eq!(
         types(&events),
-        [
-            "cue.created",
-            "execution.created",
-            "execution.started",
-            "execution.retrying",
-            "execution.started",
-            "execution.retrying",
-            "execution.started",
-            "execution.succeeded",
-            "cue.completed",
-        ]
+        words(
+            "cue.created execution.created execution.started execution.retrying execution.started execution.retrying execution.started execution.succeeded cue.completed"
+        )
     );
     let execution = user.only_execution(id(&cue));
     for (_, data) in &events[1..8] {
@@ -71,19 +54,9 @@ fn a_run_that_succeeds_at_the_third_attempt_shows_each_step() {
             }),
         );
     }
-    let steps: Vec<Value> = events[1..8]
-        .iter()
-        .map(|(_, it)| {
-            json!([
-                it["status"],
-                it["attempt"],
-                it["http_status"],
-                it["next_retry"],
-                it["late_ms"],
-                it["at"]
-            ])
-        })
-        .collect();
+    let fields = ["status", "attempt", "http_status", "next_retry", "late_ms", "at"];
+    let step = |(_, data): &(String, Value)| json!(fields.map(|name| data[name].clone()));
+    let steps: Vec<Value> = events[1..8].iter().map(step).collect();
     assert_eq!(
         steps,
         [
@@ -105,32 +78,20 @@ fn a_run_that_succeeds_at_the_third_attempt_shows_each_step() {
 fn failures_of_a_cue_lead_to_an_alert_and_a_pause() {
     let (server, user) = rig();
     let receiver = Receiver::with(Reaction::Status(500));
-    user.create(&json!({
-        "name": "fails", "schedule": {"type": "recurring", "cron": "0 * * * *"},
-        "callback": {"url": receiver.url()}, "retry": {"max_attempts": 1},
-        "on_failure": {"email": false, "webhook": null, "pause": false},
-    }));
-    let once = user.create(&json!({
-        "name": "once", "schedule": {"type": "once", "at": "2030-01-01T00:30:00Z"},
-        "callback": {"url": receiver.url()}, "retry": {"max_attempts": 1},
-        "on_failure": {"email": false, "webhook": null, "pause": true},
-    }));
-    let mut stream = follow(&server, &user, "?types=execution.failed,alert,cue");
+    user.create(&failing(&receiver, false));
+    let once = json!({"schedule": {"type": "once", "at": "2030-01-01T00:30:00Z"}});
+    let once = user.create(&with(failing(&receiver, true), once));
+    let mut stream = EventReader::follow(server.addr(), &user, "?types=execution.failed,alert,cue");
     user.advance("PT3H");
     let events = stream.until(|event, _| event == "alert.created");
     assert_eq!(
         types(&events),
-        [
-            "execution.failed",
-            "cue.failed",
-            "execution.failed",
-            "execution.failed",
-            "execution.failed",
-            "alert.created"
-        ]
+        words(
+            "execution.failed cue.failed execution.failed execution.failed execution.failed alert.created"
+        )
     );
     assert_eq!(events[1].1["cue_id"], once["id"]);
-    let alerts = user.get("/v1/alerts").expect(200);
+    let alerts = user.read("/v1/alerts");
     assert_eq!(events[5].1, alerts["alerts"][0]);
 }
 
@@ -138,12 +99,9 @@ fn failures_of_a_cue_lead_to_an_alert_and_a_pause() {
 fn a_failure_pauses_the_cue_that_asks_for_it() {
     let (server, user) = rig();
     let receiver = Receiver::with(Reaction::Status(500));
-    user.create(&json!({
-        "name": "fails", "schedule": {"type": "recurring", "cron": "0 * * * *"},
-        "callback": {"url": receiver.url()}, "retry": {"max_attempts": 1},
-        "on_failure": {"email": false, "webhook": null, "pause": true},
-    }));
-    let mut stream = follow(&server, &user, "?types=execution.failed,cue,server");
+    user.create(&failing(&receiver, true));
+    let mut stream =
+        EventReader::follow(server.addr(), &user, "?types=execution.failed,cue,server");
     user.advance("PT3H");
     assert_eq!(types(&stream.until_clock_moved()), ["execution.failed", "cue.paused"]);
 }
@@ -151,42 +109,26 @@ fn a_failure_pauses_the_cue_that_asks_for_it() {
 #[test]
 fn the_work_of_a_worker_is_seen_claimed_reported_verified_and_lost() {
     let (server, user) = rig();
-    let cue = worker_cue(&user, json!({"verification": {"mode": "manual"}}));
-    let mut stream = follow(&server, &user, "");
-    let beat = |worker: &str| {
-        user.post("/v1/worker/heartbeat", &json!({"worker_id": worker, "handlers": []}))
-    };
-    beat("w1").expect(200);
-    beat("w1").expect(200);
+    let cue = user.create(&with(hourly_cue("work"), json!({"verification": {"mode": "manual"}})));
+    let mut stream = EventReader::follow(server.addr(), &user, "");
+    (0..2).for_each(|_| drop(user.beat("w1").expect(200)));
     user.fire(&cue);
-    let claimed = user.post("/v1/executions/claim", &json!({"worker_id": "w1"})).expect(200);
-    let execution = claimed["execution_id"].as_str().unwrap();
-    let path = |action: &str| format!("/v1/executions/{execution}/{action}");
-    user.post(&path("outcome"), &json!({"success": true})).expect(200);
-    user.post(&path("verify"), &json!({"valid": true})).expect(200);
+    let execution = user.claim("w1");
+    user.report(&execution, &json!({"success": true}));
+    user.act(&execution, "verify").expect(200);
     user.fire(&cue);
-    user.post("/v1/executions/claim", &json!({"worker_id": "w2"})).expect(200);
+    user.claim("w2");
     user.advance("PT20M");
-    beat("w1").expect(200);
+    user.beat("w1").expect(200);
     user.advance("PT1S");
     let mut events = stream.until_clock_moved();
     events.extend(stream.until_clock_moved());
     events.retain(|(event, _)| event != "server.state");
     assert_eq!(
         types(&events),
-        [
-            "worker.seen",
-            "execution.created",
-            "execution.claimed",
-            "execution.succeeded",
-            "execution.outcome",
-            "execution.verified",
-            "execution.created",
-            "execution.claimed",
-            "execution.claim_lost",
-            "alert.created",
-            "worker.seen",
-        ]
+        words(
+            "worker.seen execution.created execution.claimed execution.succeeded execution.outcome execution.verified execution.created execution.claimed execution.claim_lost alert.created worker.seen"
+        )
     );
     assert_eq!(events[0].1, json!({"worker_id": "w1", "last_heartbeat": null, "at": BEGIN}));
     assert_eq!(
@@ -202,16 +144,18 @@ fn the_work_of_a_worker_is_seen_claimed_reported_verified_and_lost() {
 #[test]
 fn changes_of_a_cue_by_request_are_events() {
     let (server, user) = rig();
-    let mut stream = follow(&server, &user, "?types=cue");
-    let cue = worker_cue(&user, json!({}));
-    let path = format!("/v1/cues/{}", id(&cue));
-    user.patch(&path, &json!({"name": "other"})).expect(200);
-    user.patch(&path, &json!({"status": "paused"})).expect(200);
-    user.patch(&path, &json!({"status": "active"})).expect(200);
+    let mut stream = EventReader::follow(server.addr(), &user, "?types=cue");
+    let cue = user.create(&hourly_cue("work"));
+    for change in
+        [json!({"name": "other"}), json!({"status": "paused"}), json!({"status": "active"})]
+    {
+        user.change(&cue, &change);
+    }
     // Changes nothing.
-    user.patch(&path, &json!({"status": "nonsense"})).expect_error(422, "validation_error");
+    let wrong = user.patch(&cue_path(&cue), &json!({"status": "nonsense"}));
+    wrong.expect_error(422, "validation_error");
     user.delete("/v1/cues/cue_000000000000").expect_error(404, "cue_not_found");
-    assert_eq!(user.delete(&path).status, 204);
+    user.delete(&cue_path(&cue)).expect(204);
     let events = stream.until(|event, _| event == "cue.deleted");
     assert_eq!(
         types(&events),
@@ -230,19 +174,15 @@ fn a_quota_is_reported_when_it_is_near_and_when_it_is_exceeded() {
     let (api, ada) = Api::with_user("ada");
     let limit = i64::from(api.fixture.app.config.plans.limits("free").executions.unwrap());
     let cue = api.fixture.worker_cue(ada.key, |_| ());
-    let fire = || ada.post(&format!("/v1/cues/{}/fire", cue.id), &json!({})).expect(200);
+    let fire = || drop(ada.fire(&json!({"id": cue.id})));
     let use_up =
         |used: i64| api.fixture.sql(&format!("UPDATE monthly_usage SET executions = {used}"));
     fire();
-    let mut stream = EventReader::open(api.addr(), &ada, "?types=quota");
-    assert_eq!(stream.next().0, "hello");
+    let mut stream = EventReader::follow(api.addr(), &ada, "?types=quota");
     use_up(limit * 4 / 5 - 2);
-    fire();
-    fire();
-    fire();
+    (0..3).for_each(|_| fire());
     use_up(limit - 1);
-    fire();
-    fire();
+    (0..2).for_each(|_| fire());
     let near = json!({"used": limit * 4 / 5, "limit": limit, "at": "2026-01-01T10:00:00Z"});
     assert_eq!(stream.next(), ("quota.near".to_owned(), near));
     let exceeded = json!({"used": limit + 1, "limit": limit, "at": "2026-01-01T10:00:00Z"});
@@ -274,17 +214,15 @@ fn missed_runs_are_an_event() {
 fn a_hold_and_its_end_are_events_for_everybody() {
     let server = Server::start(&["--dev"]);
     let (ada, eve) = (server.user(), server.user());
-    let mut streams = [&ada, &eve].map(|user| follow(&server, user, "?types=server"));
-    server
-        .sqlite()
-        .execute("INSERT INTO meta (name, value) VALUES ('held_since', 1000)", [])
-        .unwrap();
+    let mut streams =
+        [&ada, &eve].map(|user| EventReader::follow(server.addr(), user, "?types=server"));
+    server.sql("INSERT INTO meta (name, value) VALUES ('held_since', 1000)");
     for stream in &mut streams {
         assert_eq!(stream.next().1["state"], "held");
     }
     let mut late = EventReader::open(server.addr(), &ada, "");
     assert_eq!(late.next().1["held"], true);
-    server.sqlite().execute("DELETE FROM meta WHERE name = 'held_since'", []).unwrap();
+    server.sql("DELETE FROM meta WHERE name = 'held_since'");
     for stream in &mut streams {
         assert_eq!(stream.next().1["state"], "promoted");
     }

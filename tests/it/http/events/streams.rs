@@ -24,9 +24,7 @@ fn impatient() -> Api {
 }
 
 fn follow(api: &Api, user: &User) -> EventReader {
-    let mut stream = EventReader::open(api.addr(), user, "");
-    assert_eq!(stream.next().0, "hello");
-    stream
+    EventReader::follow(api.addr(), user, "")
 }
 
 /// An event with 4 KB of data.
@@ -50,7 +48,7 @@ fn a_stream_begins_with_a_greeting() {
     assert_eq!(stream.next_block().unwrap().unwrap().retry.as_deref(), Some("2000"));
     let hello = stream.next_event().unwrap();
     assert_eq!(hello.event.as_deref(), Some("hello"));
-    let info = user.get("/v1/info").expect(200);
+    let info = user.read("/v1/info");
     assert_eq!(
         hello.data.unwrap(),
         json!({
@@ -58,7 +56,7 @@ fn a_stream_begins_with_a_greeting() {
             "held": false, "resumed": false,
         })
     );
-    let head = user.call("HEAD", "/v1/events", &[], b"").unwrap();
+    let head = user.bare("HEAD", "/v1/events");
     assert_eq!(head.status, 200);
     assert_eq!(head.header("content-type"), Some("text/event-stream"));
     assert_eq!(head.header("content-length"), None);
@@ -69,10 +67,9 @@ fn a_stream_begins_with_a_greeting() {
 fn a_stream_of_one_cue_has_the_events_of_that_cue() {
     let (api, ada) = Api::with_user("ada");
     let [one, two] = [(), ()].map(|()| api.fixture.worker_cue(ada.key, |_| ()));
-    let mut stream = EventReader::open(api.addr(), &ada, &format!("?cue_id={}", two.id));
-    stream.next();
+    let mut stream = EventReader::follow(api.addr(), &ada, &format!("?cue_id={}", two.id));
     for cue in [&one, &two] {
-        ada.post(&format!("/v1/cues/{}/fire", cue.id), &json!({})).expect(200);
+        ada.fire(&json!({"id": cue.id}));
     }
     assert_eq!(stream.next().1["cue_id"], json!(two.id));
 }
@@ -81,9 +78,7 @@ fn a_stream_of_one_cue_has_the_events_of_that_cue() {
 fn a_client_resumes_where_it_has_stopped() {
     let (api, ada) = Api::with_user("ada");
     let cue = api.fixture.worker_cue(ada.key, |_| ());
-    let rename = |name: &str| {
-        ada.patch(&format!("/v1/cues/{}", cue.id), &json!({ "name": name })).expect(200)
-    };
+    let rename = |name: &str| drop(ada.change(&json!({"id": cue.id}), &json!({ "name": name })));
     let mut stream = follow(&api, &ada);
     rename("a");
     let last = stream.next_event().unwrap().id.unwrap();
@@ -127,7 +122,7 @@ fn a_quiet_stream_beats_and_brings_its_position() {
     assert_eq!((beat.comment.as_deref(), beat.id, beat.event), (Some("beat"), None, None));
     api.fixture.worker_cue(ada.key, |_| ());
     let cue = api.fixture.worker_cue(ada.key, |_| ());
-    ada.patch(&format!("/v1/cues/{}", cue.id), &json!({"name": "x"})).expect(200);
+    ada.change(&json!({"id": cue.id}), &json!({"name": "x"}));
     let moved = until("a beat has a position", || stream.next_block().unwrap().unwrap().id);
     assert_ne!(Some(moved), id);
 }
@@ -144,7 +139,7 @@ fn a_stream_ends_when_its_key_is_revoked_or_its_account_disabled() {
         api.fixture.sql(&format!("{sql} {}", user.key));
         assert_eq!(stream.next_event(), None, "{name}");
     }
-    until("both places are free", || (api.fixture.app.events.streams() == 0).then_some(()));
+    until_true("both places are free", || api.fixture.app.events.streams() == 0);
 }
 
 /// The beats of this server are 15 s apart: the event comes first, and is not sent.
@@ -173,8 +168,7 @@ fn a_stop_ends_streams_at_once() {
 #[test]
 fn an_open_stream_delays_neither_the_test_clock_nor_the_end_of_the_program() {
     let (mut server, user) = Server::with_clock_and_user("2030-01-01T00:00:00Z");
-    let mut stream = EventReader::open(server.addr(), &user, "");
-    stream.next();
+    let mut stream = EventReader::follow(server.addr(), &user, "");
     user.settle();
     user.advance("P30D");
     assert_eq!(types(&[stream.next()]), ["server.state"]);
@@ -196,7 +190,7 @@ fn a_stream_outlives_the_time_of_a_request() {
         assert!(stream.next_block().unwrap().is_some(), "longer than either of the times");
     }
     let cue = api.fixture.worker_cue(ada.key, |_| ());
-    ada.patch(&format!("/v1/cues/{}", cue.id), &json!({"name": "x"})).expect(200);
+    ada.change(&json!({"id": cue.id}), &json!({"name": "x"}));
     assert_eq!(stream.next().0, "cue.updated");
 }
 
@@ -248,7 +242,7 @@ fn a_connection_of_http2_with_a_stream_whose_window_stays_closed_is_closed() {
         }
         drop(unread);
     });
-    until("both places are free", || (api.fixture.app.events.streams() == 0).then_some(()));
+    until_true("both places are free", || api.fixture.app.events.streams() == 0);
 }
 
 #[test]
@@ -256,10 +250,7 @@ fn two_users_see_their_own_events_and_those_of_the_server() {
     let server = Server::with_test_clock("2030-01-01T00:00:00Z");
     let (ada, eve) = (server.user(), server.user());
     let mut streams = [&ada, &eve].map(|user| EventReader::open(server.addr(), user, ""));
-    let cues = [&ada, &eve].map(|user| {
-        let cue = json!({"name": "c", "transport": "worker", "schedule": {"type": "recurring", "cron": "0 * * * *"}});
-        user.create(&cue)["id"].clone()
-    });
+    let cues = [&ada, &eve].map(|user| user.create(&hourly_cue("c"))["id"].clone());
     ada.advance("PT1H");
     for (stream, cue) in streams.iter_mut().zip(&cues) {
         let events = stream.until_clock_moved();
@@ -275,11 +266,9 @@ fn two_users_see_their_own_events_and_those_of_the_server() {
 fn a_burst_is_one_event_of_a_herd() {
     let (server, user) = Server::with_clock_and_user("2030-01-01T00:00:00Z");
     for _ in 0..40 {
-        let cue = json!({"name": "c", "transport": "worker", "schedule": {"type": "recurring", "cron": "0 * * * *"}});
-        user.create(&cue);
+        user.create(&hourly_cue("c"));
     }
-    let mut stream = EventReader::open(server.addr(), &user, "?types=execution,server");
-    stream.next();
+    let mut stream = EventReader::follow(server.addr(), &user, "?types=execution,server");
     user.advance("PT1H");
     let events = stream.until_clock_moved();
     assert_eq!(events.len(), 33, "{:?}", types(&events));
@@ -309,8 +298,7 @@ fn a_stream_begins_after_the_writes_that_began_before_it() {
         Ok(())
     });
     has_begun.recv().unwrap();
-    let mut stream = EventReader::open(api.addr(), &ada, "");
-    assert_eq!(stream.next().0, "hello");
+    let _stream = EventReader::follow(api.addr(), &ada, "");
     let was_committed = is_committed.load(Ordering::SeqCst);
     let _ = release.send(());
     write.wait().unwrap();
@@ -344,8 +332,7 @@ fn a_stream_checks_its_key_also_while_events_wait() {
 #[test]
 fn a_stop_hands_out_the_events_that_wait() {
     let (mut api, ada) = Api::with_user("ada");
-    let mut stream = EventReader::open(api.addr(), &ada, "");
-    assert_eq!(stream.next().0, "hello");
+    let mut stream = EventReader::follow(api.addr(), &ada, "");
     for _ in 0..250 {
         api.fixture.app.events.publish(vec![event(ada.key)]);
     }
@@ -360,17 +347,12 @@ fn a_sixth_stream_is_refused_until_another_ends() {
     let api = Api::start();
     let (ada, eve) = (api.user("ada"), api.user("eve"));
     let mut open: Vec<_> = (0..5).map(|_| EventReader::open(api.addr(), &ada, "")).collect();
-    let refused = ada.get("/v1/events");
-    let body = refused.expect_error(429, "too_many_streams");
-    assert!(body["error"]["message"].as_str().unwrap().contains("5 event streams"), "{body}");
-    assert_eq!(refused.header("retry-after"), Some("10"));
+    let refused = ada.get("/v1/events").refuses_for(10, 429, "too_many_streams");
+    assert_contains(refused.message(), &["5 event streams"]);
     drop(EventReader::open(api.addr(), &eve, ""));
     open.pop();
-    until("a place is free", || {
-        (ada.call("HEAD", "/v1/events", &[], b"").unwrap().status == 200).then_some(())
-    });
-    let mut again = EventReader::open(api.addr(), &ada, "");
-    assert_eq!(again.next().0, "hello");
+    until_true("a place is free", || ada.bare("HEAD", "/v1/events").status == 200);
+    drop(EventReader::follow(api.addr(), &ada, ""));
 }
 
 #[test]
@@ -396,8 +378,7 @@ fn at_the_limit_accounts_and_addresses_share_the_streams() {
         stream
     };
     let refused = |user: &Client, address: &str| {
-        let response =
-            user.call("GET", "/v1/events", &[("X-Forwarded-For", address)], b"").unwrap();
+        let response = user.get_with("/v1/events", &[("X-Forwarded-For", address)]);
         response.expect_error(429, "too_many_streams");
     };
     let ends = |stream: &mut EventReader| assert_eq!(stream.next_event(), None);
@@ -427,12 +408,11 @@ fn at_the_limit_accounts_and_addresses_share_the_streams() {
 #[test]
 fn a_stream_counts_as_one_request() {
     let (api, ada) = Api::with_user("ada");
-    let used = || ada.get("/v1/usage").expect(200)["rate_limit"]["current_usage"].as_i64().unwrap();
+    let used = || ada.read("/v1/usage")["rate_limit"]["current_usage"].as_i64().unwrap();
     let before = used();
-    let mut stream = EventReader::open(api.addr(), &ada, "");
-    stream.next();
+    let mut stream = EventReader::follow(api.addr(), &ada, "");
     let cue = api.fixture.worker_cue(ada.key, |_| ());
-    ada.post(&format!("/v1/cues/{}/fire", cue.id), &json!({})).expect(200);
+    ada.fire(&json!({"id": cue.id}));
     stream.next();
     assert_eq!(used() - before, 3, "the stream, the fire, this one");
 }
@@ -441,21 +421,16 @@ fn a_stream_counts_as_one_request() {
 fn open_streams_and_events_are_metrics() {
     let (server, user) =
         Server::with_user(&[DEV_UNLIMITED, &["--metrics-listen", "127.0.0.1:0"]].concat());
-    let metrics = || {
-        let client = Client::new(server.metrics_addr().unwrap());
-        client.get("/metrics").text()
+    let assert_both = |count: u32| {
+        let metrics = Client::new(server.metrics_addr().unwrap()).get("/metrics").text();
+        for name in ["cued_event_streams", "cued_events_total"] {
+            assert_contains(&metrics, &[&format!("\n{name} {count}\n")]);
+        }
     };
-    assert!(
-        metrics().contains("\ncued_event_streams 0\n")
-            && metrics().contains("\ncued_events_total 0\n")
-    );
-    let mut stream = EventReader::open(server.addr(), &user, "");
+    assert_both(0);
+    let mut stream = EventReader::follow(server.addr(), &user, "");
+    user.beat("w").expect(200);
     stream.next();
-    user.post("/v1/worker/heartbeat", &json!({"worker_id": "w", "handlers": []})).expect(200);
-    stream.next();
-    assert!(
-        metrics().contains("\ncued_event_streams 1\n")
-            && metrics().contains("\ncued_events_total 1\n")
-    );
-    assert_eq!(user.get("/health").expect(200)["status"], "healthy");
+    assert_both(1);
+    assert_eq!(user.read("/health")["status"], "healthy");
 }

@@ -1,6 +1,6 @@
 //! The rate limit and the monthly quota.
 
-use crate::http::limits::{Plans, administer, email, id, limited, limited_user, number, worker};
+use crate::http::limits::{HOURLY, LIMITED, number, small_plans, worker};
 use crate::support::*;
 
 /// Epoch seconds of [`super::START`].
@@ -22,7 +22,7 @@ fn refused(response: &Response) -> i64 {
 
 #[test]
 fn the_61st_request_is_refused_until_the_window_slides() {
-    let (_server, user) = limited_user();
+    let (_server, user) = Server::with_user(LIMITED);
     for count in 1..=60 {
         if count == 31 {
             user.advance("PT10S");
@@ -38,28 +38,22 @@ fn the_61st_request_is_refused_until_the_window_slides() {
     user.advance("PT0.5S");
     // Thirty requests have left the window, rejected ones did not count, and this is the first new one.
     assert_eq!(standing(&me(&user)), (60, 29));
-    for _ in 0..29 {
-        me(&user).expect(200);
-    }
+    (0..29).for_each(|_| drop(user.me()));
     assert_eq!(refused(&me(&user)), 10);
 }
 
 #[test]
 fn on_the_system_clock_a_limited_client_passes_after_a_minute() {
-    let plans =
-        Plans::new(&json!({"free": {"cues": 1, "executions": 1, "requests_per_minute": 3}}));
-    let (_server, user) = Server::with_user(&["--dev", "--plans", &plans.path()]);
+    let plans = Plans::free(&json!({"cues": 1, "executions": 1, "requests_per_minute": 3}));
+    let (_server, user) = plans.with_user(&["--dev"]);
     let first = number(&me(&user), "x-ratelimit-reset");
-    for _ in 0..2 {
-        me(&user).expect(200);
-    }
+    (0..2).for_each(|_| drop(user.me()));
     let wait = refused(&me(&user));
     assert!((50..=60).contains(&wait), "{wait} s");
     if is_full_run() {
         // The server says when it processed a request: the window is empty a minute after the latest one.
         let passed = until_within("the window slides", Duration::from_secs(120), || {
-            let response = me(&user);
-            (response.status != 429).then_some(response)
+            Some(me(&user)).filter(|response| response.status != 429)
         });
         assert_eq!(passed.status, 200);
         // A minute after the first request.
@@ -69,21 +63,21 @@ fn on_the_system_clock_a_limited_client_passes_after_a_minute() {
 
 #[test]
 fn the_keys_of_a_user_share_one_rate_window() {
-    let (server, user) = limited_user();
+    let (server, user) = Server::with_user(LIMITED);
     let made = user.post("/v1/auth/keys", &json!({"name": "second"})).expect(201);
-    let second = user.with_key(made["api_key"].as_str().unwrap());
-    assert_eq!(standing(&me(&second)), (60, 58));
-    assert_eq!(standing(&me(&user)), (60, 57));
-    assert_eq!(standing(&me(&server.user())), (60, 59));
+    let second = user.with_key(made.text("api_key"));
+    for (client, left) in [(second, 58), (user, 57), (server.user(), 59)] {
+        assert_eq!(standing(&me(&client)), (60, left));
+    }
 }
 
 #[test]
 fn every_request_counts_and_the_rate_is_checked_before_the_body() {
-    let (_server, user) = limited_user();
+    let (_server, user) = Server::with_user(LIMITED);
     for left in (0..60).rev() {
         let response = match left % 4 {
             0 => user.get("/v1/nowhere"),
-            1 => user.call("PUT", "/v1/cues", &[], b"").unwrap(),
+            1 => user.bare("PUT", "/v1/cues"),
             2 => user.call("POST", "/v1/cues", &[], b"{").unwrap(),
             _ => user.get("/v1/cues/cue_000000000000"),
         };
@@ -98,10 +92,7 @@ fn every_request_counts_and_the_rate_is_checked_before_the_body() {
 
 #[test]
 fn requests_without_a_valid_key_share_sixty_a_minute_per_address() {
-    for flags in [
-        &["--dev", "--test-clock", super::START][..],
-        &[DEV_UNLIMITED, &["--test-clock", super::START]].concat(),
-    ] {
+    for flags in [LIMITED, &[DEV_UNLIMITED, &["--test-clock", super::START]].concat()] {
         let server = Server::start(flags);
         // The registration is the first request.
         let (user, nobody) = (server.user(), server.client());
@@ -113,12 +104,11 @@ fn requests_without_a_valid_key_share_sixty_a_minute_per_address() {
             };
             assert_eq!(standing(&response), (60, left), "{}", response.text());
         }
-        assert_eq!(refused(&nobody.get("/v1/cues")), 60);
-        assert_eq!(
-            refused(&nobody.post("/v1/auth/register", &json!({"email": "new@example.com"}))),
-            60
-        );
-        me(&user).expect(200);
+        let register = json!({"email": "new@example.com"});
+        for response in [nobody.get("/v1/cues"), nobody.post("/v1/auth/register", &register)] {
+            assert_eq!(refused(&response), 60);
+        }
+        user.me();
         user.advance("PT60S");
         nobody.get("/v1/cues").expect_error(401, "invalid_api_key");
     }
@@ -126,7 +116,7 @@ fn requests_without_a_valid_key_share_sixty_a_minute_per_address() {
 
 #[test]
 fn health_and_the_test_clock_are_not_rate_limited() {
-    let server = limited();
+    let server = Server::start(LIMITED);
     let nobody = server.client();
     for _ in 0..100 {
         for path in ["/health", "/status", "/v1/test/clock"] {
@@ -135,9 +125,7 @@ fn health_and_the_test_clock_are_not_rate_limited() {
             assert_eq!(standing(&response), (60, 60), "{path}");
         }
     }
-    for _ in 0..60 {
-        nobody.get("/v1/cues").expect(401);
-    }
+    (0..60).for_each(|_| drop(nobody.get("/v1/cues").expect(401)));
     refused(&nobody.get("/v1/cues"));
     let health = nobody.get("/health");
     health.expect(200);
@@ -153,174 +141,160 @@ fn without_limits_the_shown_limit_is_a_billion() {
         let response = me(&user);
         assert_eq!((response.status, standing(&response)), (200, (1_000_000_000, 1_000_000_000)));
     }
-    let usage = user.get("/v1/usage").expect(200);
-    assert_eq!(usage["rate_limit"], json!({"limit": 1_000_000_000, "current_usage": 0}));
+    let rate = user.read("/v1/usage")["rate_limit"].clone();
+    assert_eq!(rate, json!({"limit": 1_000_000_000, "current_usage": 0}));
 }
 
 #[test]
 fn the_rate_of_a_new_plan_applies_to_the_next_request() {
-    let (server, user) = limited_user();
-    let email = email(&user);
-    for _ in 0..59 {
-        me(&user).expect(200);
-    }
+    let (server, user) = Server::with_user(LIMITED);
+    let email = user.email();
+    (0..59).for_each(|_| drop(user.me()));
     refused(&me(&user));
-    administer(&server, &["set-plan", &email, "pro"]);
+    server.administer(&["set-plan", &email, "pro"]);
     assert_eq!(standing(&me(&user)), (200, 139));
-    let usage = user.get("/v1/usage").expect(200);
-    assert_eq!(usage["rate_limit"], json!({"limit": 200, "current_usage": 62}));
-    administer(&server, &["set-plan", &email, "free"]);
+    let rate = user.read("/v1/usage")["rate_limit"].clone();
+    assert_eq!(rate, json!({"limit": 200, "current_usage": 62}));
+    server.administer(&["set-plan", &email, "free"]);
     // 62 requests are in a window of 60: three must leave first, and all came at the same instant.
     assert_eq!(refused(&me(&user)), 60);
 }
 
 fn warned(response: &Response) -> bool {
-    match response.header("x-cueapi-usage-warning") {
-        Some(warning) => {
-            assert_eq!(warning, "approaching_limit");
-            true
-        }
-        None => false,
-    }
+    let warning = response.header("x-cueapi-usage-warning");
+    assert!(warning.is_none_or(|warning| warning == "approaching_limit"), "{warning:?}");
+    warning.is_some()
 }
 
 fn fire(user: &Client, cue: &Value) -> Response {
-    user.post(&format!("/v1/cues/{}/fire", id(cue)), &json!({}))
+    user.try_fire(cue, &json!({}))
 }
 
-fn used(user: &Client) -> Value {
-    user.get("/v1/usage").expect(200)["executions"]["used"].clone()
+/// Runs the cue so many times.
+fn fires(user: &Client, cue: &Value, count: usize) {
+    (0..count).for_each(|_| drop(user.fire(cue)));
+}
+
+#[track_caller]
+fn refuses_to_fire(user: &Client, cue: &Value) {
+    fire(user, cue).expect_error(403, "execution_limit_exceeded");
+}
+
+#[track_caller]
+fn assert_used(user: &Client, used: i64) {
+    assert_eq!(user.read("/v1/usage")["executions"]["used"], used);
 }
 
 /// The number of executions of the cue by state, among its newest hundred.
 fn states(user: &Client, cue: &Value) -> (usize, usize) {
     let all = user.executions_of(id(cue));
-    let blocked = all.iter().filter(|it| it["error_message"] == "execution_limit_exceeded");
-    for execution in blocked.clone() {
-        assert_eq!((&execution["status"], &execution["attempts"]), (&json!("failed"), &json!(0)));
-    }
-    let blocked = blocked.count();
-    (all.len() - blocked, blocked)
+    let is_blocked = |it: &&Value| it["error_message"] == "execution_limit_exceeded";
+    let blocked: Vec<_> = all.iter().filter(is_blocked).collect();
+    blocked.iter().for_each(|it| assert_has(it, json!({"status": "failed", "attempts": 0})));
+    (all.len() - blocked.len(), blocked.len())
 }
 
 #[test]
 fn responses_warn_from_80_percent_of_the_quota_on() {
-    let server = Plans::small().server();
-    let (user, other) = (server.user(), server.user());
-    let cue = user.create(&worker("0 0 1 1 *"));
-    for _ in 0..3 {
-        assert!(!warned(&fire(&user, &cue)));
-    }
+    let (server, user) = small_plans().with_user(LIMITED);
+    let (other, cue) = (server.user(), user.create(&worker(YEARLY)));
+    (0..3).for_each(|_| assert!(!warned(&fire(&user, &cue))));
     assert!(!warned(&user.get("/v1/usage")));
     // The fourth of five is 80 %, and its own response says so.
     assert!(warned(&fire(&user, &cue)));
-    assert!(warned(&user.get("/v1/auth/me")));
-    assert!(warned(&user.get("/v1/cues/cue_000000000000")));
-    assert!(warned(&user.get("/v1/nowhere")));
-    assert!(!warned(&other.get("/v1/auth/me")));
+    for path in ["/v1/auth/me", "/v1/cues/cue_000000000000", "/v1/nowhere"] {
+        assert!(warned(&user.get(path)), "{path}");
+    }
+    assert!(!warned(&me(&other)));
     assert!(!warned(&server.client().get("/v1/cues")));
     user.advance_to("2026-02-01T00:00:00Z");
-    assert!(!warned(&user.get("/v1/auth/me")), "a new month");
+    assert!(!warned(&me(&user)), "a new month");
 }
 
 #[test]
 fn runs_above_the_quota_continue_for_a_day_and_then_fail_until_the_month_ends() {
-    let (plans, receiver) = (Plans::small(), Receiver::start());
-    let (server, user) = plans.with_user();
-    administer(&server, &["set-plan", &email(&user), "daily", "--plans", &plans.path()]);
-    let mut cue = worker("0 * * * *");
-    cue["transport"] = json!("webhook");
-    cue["callback"] = json!({"url": receiver.url()});
-    let cue = user.create(&cue);
+    let (plans, receiver) = (small_plans(), Receiver::start());
+    let (server, user) = plans.with_user(LIMITED);
+    plans.set(&server, &user.email(), "daily");
+    let cue = user.create(&webhook_cue("work", HOURLY, &receiver.url()));
+    let assert_sent = |used: i64, sent: usize| {
+        assert_used(&user, used);
+        assert_eq!(receiver.count(), sent);
+    };
     // Thirty hourly runs are within the quota; the one at 07:00 is the first above it.
     user.advance_to("2026-01-31T06:59:59Z");
-    assert_eq!((used(&user), receiver.deliveries().len()), (json!(54), 54));
-    let late = user.create(
-        &json!({"name": "once", "schedule": {"type": "once", "at": "2026-01-31T07:30:00Z"},
-                                   "callback": {"url": receiver.url()}}),
-    );
-    let moved = user.advance_to("2026-01-31T08:30:00Z");
-    assert_eq!(moved["delivered"], 0);
-    assert_eq!((used(&user), receiver.deliveries().len()), (json!(54), 54));
-    assert_eq!(states(&user, &cue), (54, 2));
-    assert_eq!(states(&user, &late), (0, 1));
-    let shown = user.get(&format!("/v1/cues/{}", id(&late))).expect(200);
-    assert_eq!((&shown["status"], &shown["next_run"]), (&json!("failed"), &Value::Null));
-    let recurring = user.get(&format!("/v1/cues/{}", id(&cue))).expect(200);
-    assert_has(&recurring, json!({"status": "active", "next_run": "2026-01-31T09:00:00+00:00"}));
+    assert_sent(54, 54);
+    let once = json!({"schedule": {"type": "once", "at": "2026-01-31T07:30:00Z"}});
+    let late = user.create(&with(webhook_cue("once", HOURLY, &receiver.url()), once));
+    assert_eq!(user.advance_to("2026-01-31T08:30:00Z")["delivered"], 0);
+    assert_sent(54, 54);
+    assert_eq!((states(&user, &cue), states(&user, &late)), ((54, 2), (0, 1)));
+    assert_has(&user.cue(&late), json!({"status": "failed", "next_run": null}));
+    let next = "2026-01-31T09:00:00+00:00";
+    assert_has(&user.cue(&cue), json!({"status": "active", "next_run": next}));
     let over = user.executions_of(id(&cue)).remove(2);
     assert_eq!(over["status"], "success");
-    fire(&user, &cue).expect_error(403, "execution_limit_exceeded");
-    user.post(&format!("/v1/executions/{}/replay", id(&over)), &json!({}))
-        .expect_error(403, "execution_limit_exceeded");
-    assert_eq!(used(&user), json!(54));
+    refuses_to_fire(&user, &cue);
+    user.act(id(&over), "replay").expect_error(403, "execution_limit_exceeded");
+    assert_used(&user, 54);
     user.advance_to("2026-02-01T01:30:00Z");
-    assert_eq!((used(&user), receiver.deliveries().len()), (json!(2), 56));
-    fire(&user, &cue).expect(200);
+    assert_sent(2, 56);
+    user.fire(&cue);
 }
 
 #[test]
 fn within_the_day_at_most_twice_the_quota_runs() {
-    let (_server, user) = Plans::small().with_user();
-    let cue = user.create(&worker("0 * * * *"));
+    let (_server, user) = small_plans().with_user(LIMITED);
+    let cue = user.create(&worker(HOURLY));
     user.advance("PT1H");
-    for _ in 0..9 {
-        fire(&user, &cue).expect(200);
-    }
-    fire(&user, &cue).expect_error(403, "execution_limit_exceeded");
+    fires(&user, &cue, 9);
+    refuses_to_fire(&user, &cue);
     user.advance("PT1H");
     assert_eq!(states(&user, &cue), (10, 1), "a scheduled run is recorded as failed");
-    assert_eq!(used(&user), json!(10));
+    assert_used(&user, 10);
+}
+
+/// A user whose quota of five is exceeded by one run, and a function that changes the plan.
+fn above_the_quota() -> (Server, Client, Value, impl Fn(&Server, &str)) {
+    let plans = small_plans();
+    let (server, user) = plans.with_user(LIMITED);
+    let (email, cue) = (user.email(), user.create(&worker(YEARLY)));
+    fires(&user, &cue, 6);
+    (server, user, cue, move |server: &Server, plan: &str| plans.set(server, &email, plan))
 }
 
 #[test]
 fn a_plan_change_never_restarts_the_grace_period() {
-    let plans = Plans::small();
-    let (server, user) = plans.with_user();
-    let (email, cue) = (email(&user), user.create(&worker("0 0 1 1 *")));
-    let change =
-        |plan: &str| administer(&server, &["set-plan", &email, plan, "--plans", &plans.path()]);
-    for _ in 0..6 {
-        fire(&user, &cue).expect(200);
-    }
+    let (server, user, cue, change) = above_the_quota();
     user.advance("PT24H");
-    fire(&user, &cue).expect_error(403, "execution_limit_exceeded");
-    change("pro");
-    fire(&user, &cue).expect(200);
-    assert_eq!(used(&user), json!(7));
+    refuses_to_fire(&user, &cue);
+    change(&server, "pro");
+    user.fire(&cue);
+    assert_used(&user, 7);
     // A quota below the usage again: its 24 hours are over.
-    change("free");
-    fire(&user, &cue).expect_error(403, "execution_limit_exceeded");
+    change(&server, "free");
+    refuses_to_fire(&user, &cue);
     user.advance("PT12H");
-    change("plus");
-    fire(&user, &cue).expect_error(403, "execution_limit_exceeded");
-    change("daily");
-    fire(&user, &cue).expect(200);
+    change(&server, "plus");
+    refuses_to_fire(&user, &cue);
+    change(&server, "daily");
+    user.fire(&cue);
     // The next month has its own.
-    change("free");
+    change(&server, "free");
     user.advance_to("2026-02-01T00:00:00Z");
-    for _ in 0..6 {
-        fire(&user, &cue).expect(200);
-    }
+    fires(&user, &cue, 6);
 }
 
 #[test]
 fn a_plan_change_within_the_grace_period_does_not_end_it() {
-    let plans = Plans::small();
-    let (server, user) = plans.with_user();
-    let (email, cue) = (email(&user), user.create(&worker("0 0 1 1 *")));
-    let change =
-        |plan: &str| administer(&server, &["set-plan", &email, plan, "--plans", &plans.path()]);
-    for _ in 0..6 {
-        fire(&user, &cue).expect(200);
-    }
+    let (server, user, cue, change) = above_the_quota();
     user.advance("PT12H");
-    change("pro");
-    change("free");
+    change(&server, "pro");
+    change(&server, "free");
     user.advance("PT11H59M");
-    fire(&user, &cue).expect(200);
+    user.fire(&cue);
     user.advance("PT1M");
-    fire(&user, &cue).expect_error(403, "execution_limit_exceeded");
+    refuses_to_fire(&user, &cue);
 }
 
 #[test]
@@ -331,5 +305,5 @@ fn without_limits_everything_runs_and_is_counted() {
     let response = fire(&user, &cue);
     response.expect(200);
     assert!(!warned(&response));
-    assert_eq!(used(&user), json!(481));
+    assert_used(&user, 481);
 }

@@ -122,8 +122,7 @@ fn head_returns_the_headers_of_get_without_a_body() {
     };
     assert_eq!(but_the_id(&head), but_the_id(&expected));
     // The next response starts right after the head.
-    connection.send(&get("/items/b"));
-    assert_eq!(connection.response().json()["id"], "b");
+    assert_eq!(connection.ask(&get("/items/b")).json()["id"], "b");
 }
 
 #[test]
@@ -131,13 +130,11 @@ fn a_connection_serves_sequential_and_pipelined_requests() {
     let server = TestServer::start();
     let mut connection = server.connect();
     for id in ["a", "b"] {
-        connection.send(&get(&format!("/items/{id}")));
-        assert_eq!(connection.response().json()["id"], id);
+        assert_eq!(connection.ask(&get(&format!("/items/{id}"))).json()["id"], id);
     }
     let together =
         [get("/items/1"), get("/nowhere"), post("/echo", "12345"), get("/items/2")].concat();
-    connection.send(&together);
-    assert_eq!(connection.response().json()["id"], "1");
+    assert_eq!(connection.ask(&together).json()["id"], "1");
     assert_eq!(connection.response().status, 404);
     assert_eq!(connection.response().json()["length"], 5);
     assert_eq!(connection.response().json()["id"], "2");
@@ -160,11 +157,9 @@ fn a_head_that_is_not_http_gets_a_status_alone_and_ends_the_connection() {
         for good_ones in [0, 1] {
             let mut connection = server.connect();
             for _ in 0..good_ones {
-                connection.send(&get("/items/1"));
-                assert_eq!(connection.response().status, 200);
+                assert_eq!(connection.ask(&get("/items/1")).status, 200);
             }
-            connection.send(&head);
-            let response = connection.response();
+            let response = connection.ask(&head);
             assert_eq!(response.status, status, "{head} → {response:?}");
             assert_eq!(response.body.len(), 0, "{head} → {response:?}");
             connection.stream().shutdown(std::net::Shutdown::Write).unwrap();
@@ -178,11 +173,10 @@ fn a_body_declared_too_large_is_refused_before_it_is_sent() {
     let server = TestServer::start();
     for expect in ["", "Expect: 100-continue\r\n"] {
         let mut connection = server.connect();
-        connection.send(&format!(
+        let response = connection.ask(&format!(
             "POST /echo HTTP/1.1\r\nHost: x\r\n{expect}Content-Length: 2097153\r\n\r\n"
         ));
-        let response = connection.response();
-        assert_eq!((response.status, response.code().as_str()), (413, "payload_too_large"));
+        response.expect_error(413, "payload_too_large");
         assert_eq!(response.header("connection"), Some("close"));
         assert_headers(&response);
         connection.stream().shutdown(std::net::Shutdown::Write).unwrap();
@@ -193,7 +187,7 @@ fn a_body_declared_too_large_is_refused_before_it_is_sent() {
 #[test]
 fn a_client_that_sends_a_large_body_first_still_gets_the_response() {
     let response = TestServer::start().request(&post("/echo", &"x".repeat(4_000_000)));
-    assert_eq!((response.status, response.code().as_str()), (413, "payload_too_large"));
+    response.expect_error(413, "payload_too_large");
 }
 
 #[test]
@@ -207,11 +201,12 @@ fn a_chunked_body_is_refused_once_it_exceeds_the_limit() {
     let server = TestServer::start();
     let head = "POST /small HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n";
     let mut connection = server.connect();
-    connection.send(&format!("{head}5\r\n12345\r\n5\r\n12345\r\n0\r\n\r\n"));
-    assert_eq!(connection.response().json()["length"], 10);
-    connection.send(&format!("{head}5\r\n12345\r\n6\r\n123456\r\n"));
-    let response = connection.response();
-    assert_eq!((response.status, response.code().as_str()), (413, "payload_too_large"));
+    assert_eq!(
+        connection.ask(&format!("{head}5\r\n12345\r\n5\r\n12345\r\n0\r\n\r\n")).json()["length"],
+        10
+    );
+    let response = connection.ask(&format!("{head}5\r\n12345\r\n6\r\n123456\r\n"));
+    response.expect_error(413, "payload_too_large");
     assert_headers(&response);
 }
 
@@ -219,30 +214,25 @@ fn a_chunked_body_is_refused_once_it_exceeds_the_limit() {
 fn expect_continue_gets_100_continue() {
     let server = TestServer::start();
     let mut connection = server.connect();
-    connection.send(
+    assert_eq!(connection.ask(
         "POST /echo HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n",
-    );
-    assert_eq!(connection.response().status, 100);
-    connection.send("12345");
-    assert_eq!(connection.response().json()["length"], 5);
+    ).status, 100);
+    assert_eq!(connection.ask("12345").json()["length"], 5);
 }
 
 #[test]
 fn a_refused_request_with_a_body_keeps_the_connection_usable() {
     let server = TestServer::start();
     let mut connection = server.connect();
-    connection.send(&post("/nowhere", "some body"));
-    assert_eq!(connection.response().status, 404);
-    connection.send(&get("/items/a"));
-    assert_eq!(connection.response().status, 200);
+    assert_eq!(connection.ask(&post("/nowhere", "some body")).status, 404);
+    assert_eq!(connection.ask(&get("/items/a")).status, 200);
 }
 
 #[test]
 fn a_panic_fails_only_its_request_with_500() {
     let server = TestServer::start();
     let mut connection = server.connect();
-    connection.send(&get("/panic"));
-    let response = connection.response();
+    let response = connection.ask(&get("/panic"));
     assert_eq!(
         response.json()["error"],
         json!({
@@ -251,6 +241,5 @@ fn a_panic_fails_only_its_request_with_500() {
             "status": 500,
         })
     );
-    connection.send(&get("/items/a"));
-    assert_eq!(connection.response().status, 200);
+    assert_eq!(connection.ask(&get("/items/a")).status, 200);
 }

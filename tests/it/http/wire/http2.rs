@@ -2,7 +2,6 @@
 
 use std::io::{ErrorKind, Read, Write};
 
-use cued::config::HttpLimits;
 use cued::http::assets::{BUILD, FILES};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
@@ -196,7 +195,7 @@ fn many_streams_share_a_connection() {
 #[test]
 fn an_idle_connection_is_closed() {
     let short = Duration::from_millis(200);
-    let server = TestServer::with(HttpLimits { idle_time: short, ..HttpLimits::default() });
+    let server = TestServer::with(|limits| limits.idle_time = short);
     server.block_on(async {
         let (mut sender, connection) = connect(server.addr).await;
         let connection = tokio::spawn(connection);
@@ -207,8 +206,7 @@ fn an_idle_connection_is_closed() {
 
 #[test]
 fn a_stop_lets_a_stream_finish_and_closes_the_connection() {
-    let config = HttpLimits { drain_time: Duration::from_secs(300), ..HttpLimits::default() };
-    let mut server = TestServer::with(config);
+    let mut server = TestServer::with(|limits| limits.drain_time = LONG);
     let (poll, connection) = server.block_on(async {
         let (mut sender, connection) = connect(server.addr).await;
         let connection = tokio::spawn(connection);
@@ -231,48 +229,49 @@ const SHORT: Duration = Duration::from_millis(300);
 /// A timeout that no test reaches.
 const LONG: Duration = Duration::from_secs(300);
 
-/// Limits under which the connections of a test count as those of many clients, as behind a proxy.
-fn many_clients() -> HttpLimits {
-    HttpLimits { trusted_proxies: vec!["127.0.0.0/8".parse().unwrap()], ..HttpLimits::default() }
+/// A server for which the connections of a test count as those of many clients, as behind a proxy.
+fn for_many_clients(max_connections: usize) -> TestServer {
+    TestServer::with(|limits| {
+        limits.trusted_proxies = vec!["127.0.0.0/8".parse().unwrap()];
+        (limits.max_connections, limits.header_time) = (max_connections, LONG);
+    })
+}
+
+/// A server with these limits for heads and for connections without a request.
+fn impatient(header_time: Duration, idle_time: Duration) -> TestServer {
+    TestServer::with(|limits| (limits.header_time, limits.idle_time) = (header_time, idle_time))
 }
 
 #[test]
-fn a_silent_connection_is_closed_without_a_response() {
-    let server = TestServer::with(HttpLimits { header_time: SHORT, ..HttpLimits::default() });
+fn a_silent_connection_is_closed_and_an_incomplete_head_gets_408() {
+    let server = impatient(SHORT, LONG);
     assert_eq!(server.connect().rest(), "");
-}
-
-#[test]
-fn an_incomplete_head_gets_408() {
-    let server = TestServer::with(HttpLimits { header_time: SHORT, ..HttpLimits::default() });
     for good_ones in [0, 1] {
         let mut connection = server.connect();
         for _ in 0..good_ones {
-            connection.send(&get("/items/a"));
-            assert_eq!(connection.response().status, 200);
+            assert_eq!(connection.ask(&get("/items/a")).status, 200);
         }
-        connection.send("GET /items/a HTTP/1.1\r\nHo");
-        let response = connection.response();
+        let response = connection.ask("GET /items/a HTTP/1.1\r\nHo");
         assert_eq!((response.status, response.header("connection")), (408, Some("close")));
         assert_eq!(connection.rest(), "");
     }
 }
 
 #[test]
-fn a_later_head_has_the_same_timeout_as_the_first() {
-    let server = TestServer::with(HttpLimits { header_time: SHORT, ..HttpLimits::default() });
-    let mut connection = server.connect();
-    connection.send(&get("/items/a"));
-    assert_eq!(connection.response().status, 200);
-    // The end of a silent connection shows that this one is past its head timeout and counts as idle.
-    assert_eq!(server.connect().rest(), "");
-    connection.send("GET /items/a HTTP/1.1\r\nHo");
-    assert_eq!(connection.response().status, 408);
+fn an_idle_connection_outlives_the_head_timeout_and_its_next_head_has_the_same() {
+    let server = impatient(SHORT, LONG);
+    let mut idle = server.connect();
+    for request in [get("/items/a"), get("/items/a"), "GET /items/a HTTP/1.1\r\nHo".to_owned()] {
+        let status = if request.ends_with("Ho") { 408 } else { 200 };
+        assert_eq!(idle.ask(&request).status, status);
+        // A connection opened later reaches its head timeout, so the idle one has passed its own.
+        assert_eq!(server.connect().rest(), "");
+    }
 }
 
 #[test]
 fn a_slowly_sent_head_has_the_same_timeout() {
-    let server = TestServer::with(HttpLimits { header_time: SHORT, ..HttpLimits::default() });
+    let server = impatient(SHORT, LONG);
     let mut connection = server.connect();
     connection.send("GET /items/a HTTP/1.1\r\n");
     let stream = connection.stream();
@@ -293,62 +292,36 @@ fn a_slowly_sent_head_has_the_same_timeout() {
 
 #[test]
 fn an_incomplete_body_gets_408() {
-    let server = TestServer::with(HttpLimits { request_time: SHORT, ..HttpLimits::default() });
+    let server = TestServer::with(|limits| limits.request_time = SHORT);
     let mut connection = server.connect();
-    connection.send("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n12");
-    let response = connection.response();
-    assert_eq!((response.status, response.code().as_str()), (408, "request_timeout"));
+    let response = connection.ask("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n12");
+    response.expect_error(408, "request_timeout");
     assert_eq!(response.header("connection"), Some("close"));
     assert_headers(&response);
 }
 
 #[test]
 fn an_idle_connection_is_closed_after_the_idle_timeout() {
-    let server = TestServer::with(HttpLimits {
-        header_time: LONG,
-        idle_time: SHORT,
-        ..HttpLimits::default()
-    });
+    let server = impatient(LONG, SHORT);
     let mut connection = server.connect();
-    connection.send(&get("/items/a"));
-    assert_eq!(connection.response().status, 200);
+    assert_eq!(connection.ask(&get("/items/a")).status, 200);
     assert_eq!(connection.rest(), "");
 }
 
 #[test]
-fn an_idle_connection_outlives_the_head_timeout() {
-    let server = TestServer::with(HttpLimits {
-        header_time: SHORT,
-        idle_time: LONG,
-        ..HttpLimits::default()
-    });
-    let mut idle = server.connect();
-    idle.send(&get("/items/a"));
-    assert_eq!(idle.response().status, 200);
-    // A connection opened later reaches its head timeout, so the idle one has passed its own.
-    assert_eq!(server.connect().rest(), "");
-    idle.send(&get("/items/a"));
-    assert_eq!(idle.response().status, 200);
-}
-
-#[test]
 fn a_client_that_does_not_read_its_response_is_disconnected() {
-    let server = TestServer::with(HttpLimits {
-        max_connections: 1,
-        response_time: SHORT,
-        ..HttpLimits::default()
-    });
+    let server =
+        TestServer::with(|limits| (limits.max_connections, limits.response_time) = (1, SHORT));
     let mut unread = server.connect();
     unread.send(&get("/large"));
     // Served only once the first connection is closed. Of the same address it would be refused.
     let mut other = server.connect_from("127.0.0.2");
-    other.send(&get("/items/a"));
-    assert_eq!(other.response().status, 200);
+    assert_eq!(other.ask(&get("/items/a")).status, 200);
 }
 
 #[test]
 fn concurrent_connections_stay_within_the_limit() {
-    let server = TestServer::with(HttpLimits { max_connections: CROWD, ..many_clients() });
+    let server = for_many_clients(CROWD);
     let request = get("/crowd").replace("Host: x", "Host: x\r\nConnection: close");
     // A connection that gives way before its request is read closes without a response: its client tries again.
     let served = |_| {
@@ -370,35 +343,29 @@ fn concurrent_connections_stay_within_the_limit() {
 
 #[test]
 fn at_the_limit_a_new_connection_closes_the_one_that_is_idle_longest() {
-    let config = HttpLimits { header_time: LONG, max_connections: 3, ..many_clients() };
-    let server = TestServer::with(config);
+    let server = for_many_clients(3);
     let (mut silent, mut kept, mut half) = (server.connect(), server.connect(), server.connect());
     for connection in [&mut kept, &mut half] {
-        connection.send(&get("/items/a"));
-        assert_eq!(connection.response().status, 200);
+        assert_eq!(connection.ask(&get("/items/a")).status, 200);
     }
     half.send("GET /items/a HTTP/1.1\r\n");
     let mut newcomers = Vec::new();
     for gone in [&mut silent, &mut kept] {
         let mut newcomer = server.connect();
-        newcomer.send(&[get("/items/a"), get("/poll")].concat());
-        assert_eq!(newcomer.response().status, 200);
+        assert_eq!(newcomer.ask(&[get("/items/a"), get("/poll")].concat()).status, 200);
         assert_eq!(gone.rest(), "");
         newcomers.push(newcomer);
     }
-    half.send("Host: x\r\n\r\n");
-    assert_eq!(half.response().status, 200, "its place was not needed");
+    assert_eq!(half.ask("Host: x\r\n\r\n").status, 200, "its place was not needed");
 }
 
 #[test]
 fn a_stop_ends_long_polls_and_closes_idle_connections() {
-    let mut server = TestServer::with(HttpLimits { drain_time: LONG, ..HttpLimits::default() });
+    let mut server = TestServer::with(|limits| limits.drain_time = LONG);
     let (mut idle, mut fresh, mut polling) = (server.connect(), server.connect(), server.connect());
-    idle.send(&get("/items/a"));
-    assert_eq!(idle.response().status, 200);
+    assert_eq!(idle.ask(&get("/items/a")).status, 200);
     // The poll is the second request: it is read as soon as the first has its response.
-    polling.send(&[get("/items/a"), get("/poll")].concat());
-    assert_eq!(polling.response().status, 200);
+    assert_eq!(polling.ask(&[get("/items/a"), get("/poll")].concat()).status, 200);
     server.stop();
     assert_eq!(polling.response().json()["ended"], "by the stop");
     assert_eq!(polling.rest(), "");
@@ -411,9 +378,9 @@ fn a_stop_ends_long_polls_and_closes_idle_connections() {
 #[test]
 fn a_disconnect_and_the_end_of_the_drain_cancel_the_handler() {
     let until_running = |count| {
-        until("handlers start or end", || (FOREVER.load(Ordering::SeqCst) == count).then_some(()));
+        until_true("handlers start or end", || FOREVER.load(Ordering::SeqCst) == count);
     };
-    let mut server = TestServer::with(HttpLimits { drain_time: SHORT, ..HttpLimits::default() });
+    let mut server = TestServer::with(|limits| limits.drain_time = SHORT);
     let (mut first, mut second) = (server.connect(), server.connect());
     first.send(&get("/forever"));
     second.send(&get("/forever"));

@@ -2,8 +2,6 @@
 
 use std::io::{Read, Write};
 
-use cued::config::HttpLimits;
-
 use crate::http::wire::http1::assert_headers;
 use crate::http::wire::test_routes::{HELD, LARGE, TestServer, get, post};
 use crate::support::*;
@@ -20,8 +18,10 @@ fn a_request_that_takes_no_body_is_refused_at_once_with_one() {
     let mut connection = server.connect();
     // Without a body it is served, also with a declared length of 0.
     for framing in ["", "Content-Length: 0\r\n"] {
-        connection.send(&format!("GET /items/a HTTP/1.1\r\nHost: x\r\n{framing}\r\n"));
-        assert_eq!(connection.response().status, 200);
+        assert_eq!(
+            connection.ask(&format!("GET /items/a HTTP/1.1\r\nHost: x\r\n{framing}\r\n")).status,
+            200
+        );
     }
     for framing in ["Content-Length: 2", "Transfer-Encoding: chunked"] {
         for line in ["GET /items/a", "HEAD /items/a", "GET /free/a", "GET /poll"] {
@@ -47,11 +47,13 @@ fn a_body_without_a_key_has_at_most_64_kib() {
     let server = TestServer::start();
     assert_eq!(server.request(&post("/keyless", &"x".repeat(65_536))).json()["length"], 65_536);
     let response = server.request(&post("/keyless", &"x".repeat(65_537)));
-    assert_eq!((response.status, response.code().as_str()), (413, "payload_too_large"));
+    response.expect_error(413, "payload_too_large");
     // Before the body, which never comes.
     let mut connection = server.connect();
-    connection.send("POST /keyless HTTP/1.1\r\nHost: x\r\nContent-Length: 65537\r\n\r\n");
-    assert_eq!(connection.response().status, 413);
+    assert_eq!(
+        connection.ask("POST /keyless HTTP/1.1\r\nHost: x\r\nContent-Length: 65537\r\n\r\n").status,
+        413
+    );
 }
 
 #[test]
@@ -60,8 +62,7 @@ fn a_request_without_exactly_one_host_is_refused_and_closed() {
     for hosts in ["", "Host: x\r\nHost: x\r\n", "Host: x\r\nHost: y\r\n"] {
         for line in ["GET /items/a", "GET /free/a", "POST /echo", "GET /nowhere"] {
             let mut connection = server.connect();
-            connection.send(&format!("{line} HTTP/1.1\r\n{hosts}\r\n"));
-            let response = connection.response();
+            let response = connection.ask(&format!("{line} HTTP/1.1\r\n{hosts}\r\n"));
             assert_eq!(response.status, 400, "{line} {hosts}");
             assert_eq!(response.code().as_str(), "bad_request", "{line} {hosts}");
             assert_eq!(response.header("connection"), Some("close"));
@@ -73,6 +74,15 @@ fn a_request_without_exactly_one_host_is_refused_and_closed() {
     assert_eq!(server.request("GET /items/a HTTP/1.0\r\n\r\n").status, 200);
 }
 
+/// A server with so many bytes for bodies, which closes no connection while the test runs.
+fn with_room(max_buffered: usize) -> TestServer {
+    TestServer::with(|limits| {
+        (limits.header_time, limits.idle_time) = (LONG, LONG);
+        (limits.request_time, limits.response_time) = (LONG, LONG);
+        (limits.max_buffered, limits.drain_time) = (max_buffered, Duration::ZERO);
+    })
+}
+
 /// Sends a head that declares 1 MB, and `bytes` of the body.
 fn begin_body(connection: &mut Connection, bytes: usize) {
     let head = "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n";
@@ -82,11 +92,7 @@ fn begin_body(connection: &mut Connection, bytes: usize) {
 #[test]
 fn unfinished_bodies_of_one_client_leave_room_for_others() {
     // A quarter is 256 KiB.
-    let server = TestServer::with(HttpLimits {
-        max_buffered: 1 << 20,
-        request_time: LONG,
-        ..HttpLimits::default()
-    });
+    let server = with_room(1 << 20);
     let mut open: Vec<_> = (0..2).map(|_| server.connect()).collect();
     begin_body(&mut open[0], 0);
     // What is only declared holds nothing.
@@ -98,26 +104,24 @@ fn unfinished_bodies_of_one_client_leave_room_for_others() {
     let refused =
         until("one of the two is refused", || open.iter().position(Connection::has_response));
     let response = open.swap_remove(refused).response();
-    assert_eq!((response.status, response.code().as_str()), (503, "server_busy"));
-    assert_eq!(response.header("retry-after"), Some("1"));
+    response.refuses_for(1, 503, "server_busy");
     assert_eq!(response.header("connection"), Some("close"));
     let mut other = server.connect_from(OTHER);
-    other.send(&post("/echo", &"x".repeat(200_000)));
-    assert_eq!(other.response().status, 200, "another client has its own quarter");
+    assert_eq!(
+        other.ask(&post("/echo", &"x".repeat(200_000))).status,
+        200,
+        "another client has its own quarter"
+    );
     assert_eq!(server.request(&get("/items/a")).status, 200, "a small response needs no room");
     drop(open);
-    until("the bytes are returned", || {
-        (server.request(&post("/echo", &"x".repeat(200_000))).status == 200).then_some(())
+    until_true("the bytes are returned", || {
+        server.request(&post("/echo", &"x".repeat(200_000))).status == 200
     });
 }
 
 #[test]
 fn unfinished_bodies_of_many_clients_leave_room_for_a_newcomer() {
-    let server = TestServer::with(HttpLimits {
-        max_buffered: 1 << 20,
-        request_time: LONG,
-        ..HttpLimits::default()
-    });
+    let server = with_room(1 << 20);
     let mut open = Vec::new();
     // Four times as many as hold almost a quarter each. They get less and less, and the last ones an error.
     for client in 2..18 {
@@ -130,8 +134,7 @@ fn unfinished_bodies_of_many_clients_leave_room_for_a_newcomer() {
     // The server has read the bodies when it answers each of these clients.
     for client in 2..18 {
         let mut connection = server.connect_from(&format!("127.0.0.{client}"));
-        connection.send(&get("/items/a"));
-        assert_eq!(connection.response().status, 200);
+        assert_eq!(connection.ask(&get("/items/a")).status, 200);
     }
     for _ in 0..3 {
         assert_eq!(server.request(&post("/echo", &"x".repeat(900))).status, 200);
@@ -150,34 +153,25 @@ fn begin_response(connection: &mut Connection) {
 #[test]
 fn unread_responses_of_one_client_leave_room_for_others() {
     // Two large responses fit into a quarter.
-    let server = TestServer::with(HttpLimits {
-        max_buffered: 9 * LARGE,
-        response_time: LONG,
-        ..HttpLimits::default()
-    });
+    let server = with_room(9 * LARGE);
     let (mut first, mut second) = (server.connect(), server.connect());
     begin_response(&mut first);
     begin_response(&mut second);
     let response = server.request(&get("/large"));
-    assert_eq!((response.status, response.code().as_str()), (503, "server_busy"));
-    assert_eq!(response.header("retry-after"), Some("1"));
+    response.refuses_for(1, 503, "server_busy");
     let refused = server.request(&post("/large", ""));
-    refused.expect_error(503, "server_busy");
-    assert_eq!(refused.header("retry-after"), Some("1"), "nothing was done, so it may be repeated");
+    refused.refuses_for(1, 503, "server_busy");
     assert_eq!(server.request(&get("/items/a")).status, 200);
     let mut other = server.connect_from(OTHER);
-    other.send(&get("/large"));
-    assert_eq!(other.response().status, 200);
+    assert_eq!(other.ask(&get("/large")).status, 200);
     drop((first, second));
-    until("the bytes are returned", || {
-        (server.request(&get("/large")).status == 200).then_some(())
-    });
+    until_true("the bytes are returned", || server.request(&get("/large")).status == 200);
 }
 
 #[test]
 fn a_client_that_reads_slowly_gets_its_whole_response() {
     let limit = Duration::from_secs(3);
-    let server = TestServer::with(HttpLimits { response_time: limit, ..HttpLimits::default() });
+    let server = TestServer::with(|limits| limits.response_time = limit);
     let mut connection = server.connect();
     connection.send(&get("/large"));
     let (begun, mut read, mut part) = (Instant::now(), 0, vec![0; LARGE / 64]);
@@ -195,17 +189,14 @@ fn a_client_that_reads_slowly_gets_its_whole_response() {
 
 #[test]
 fn a_client_holds_a_part_of_the_connections() {
-    let config = HttpLimits {
-        header_time: LONG,
-        max_connections: 20,
-        drain_time: Duration::ZERO,
-        ..HttpLimits::default()
-    };
-    let server = TestServer::with(config);
+    let server = TestServer::with(|limits| {
+        (limits.header_time, limits.drain_time) = (LONG, Duration::ZERO);
+        limits.max_connections = 20;
+    });
     let busy = |mut connection: Connection| {
         let before = HELD.load(Ordering::SeqCst);
         connection.send(&get("/hold"));
-        until("the handler runs", || (HELD.load(Ordering::SeqCst) > before).then_some(()));
+        until_true("the handler runs", || HELD.load(Ordering::SeqCst) > before);
         connection
     };
     let mut silent = server.connect();
@@ -223,25 +214,6 @@ const MAX_BUFFERED: usize = 1 << 20;
 
 const SETTINGS: u8 = 4;
 const HEADERS: u8 = 1;
-
-fn server(limits: HttpLimits) -> TestServer {
-    TestServer::with(HttpLimits {
-        max_buffered: MAX_BUFFERED,
-        drain_time: Duration::ZERO,
-        ..limits
-    })
-}
-
-/// Limits that close no connection while the test runs.
-fn patient() -> HttpLimits {
-    HttpLimits {
-        header_time: LONG,
-        idle_time: LONG,
-        request_time: LONG,
-        response_time: LONG,
-        ..HttpLimits::default()
-    }
-}
 
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
@@ -286,7 +258,7 @@ fn frames_of(connection: &mut Connection, kinds: &[u8], count: usize) -> Vec<(u8
 
 #[test]
 fn responses_that_an_http2_client_does_not_take_hold_its_memory() {
-    let server = server(patient());
+    let server = with_room(MAX_BUFFERED);
     let mut connection = server.connect();
     let requests = |from, until| -> Vec<_> {
         (from..until).map(|number| get_frame(number, "/items/a", &[])).collect()
@@ -295,18 +267,21 @@ fn responses_that_an_http2_client_does_not_take_hold_its_memory() {
     assert_eq!(frames_of(&mut connection, &[HEADERS], 15).len(), 15);
     assert_eq!(server.request(&post("/echo", &"x".repeat(200_000))).status, 503);
     let mut other = server.connect_from(OTHER);
-    other.send(&post("/echo", &"x".repeat(200_000)));
-    assert_eq!(other.response().status, 200, "another client has its own quarter");
+    assert_eq!(
+        other.ask(&post("/echo", &"x".repeat(200_000))).status,
+        200,
+        "another client has its own quarter"
+    );
     // More would be above its quarter: the connection is closed whole.
     send(&mut connection, &requests(15, 40));
-    until("the memory is returned", || {
-        (server.request(&post("/echo", &"x".repeat(200_000))).status == 200).then_some(())
+    until_true("the memory is returned", || {
+        server.request(&post("/echo", &"x".repeat(200_000))).status == 200
     });
 }
 
 #[test]
 fn a_request_of_http2_has_at_most_100_headers() {
-    let server = server(patient());
+    let server = with_room(MAX_BUFFERED);
     let mut connection = server.connect();
     let headers = |count| literal("a", "").repeat(count);
     send(

@@ -48,7 +48,7 @@ async fn item(request: Request) -> Result<Response> {
 
 async fn named(request: Request) -> Result<Response> {
     let mut fields = request.fields()?;
-    let name = fields.required_string("name", 1..=255);
+    let name = fields.required().string("name", 1..=255);
     fields.forbid_unknown();
     fields.finish()?;
     Ok(Response::created(&json!({"name": name})))
@@ -137,12 +137,14 @@ pub struct TestServer {
 
 impl TestServer {
     pub fn start() -> Self {
-        Self::with(HttpLimits::default())
+        Self::with(|_| ())
     }
 
-    pub fn with(limits: HttpLimits) -> Self {
+    /// With some other limits than by default.
+    pub fn with(change: impl FnOnce(&mut HttpLimits)) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let config = Config { http: limits, ..Config::new(folder.path().join("cued.db")) };
+        let mut config = Config::new(folder.path().join("cued.db"));
+        change(&mut config.http);
         let app = Arc::new(App::open(Clock::system(), config).unwrap());
         Self { server: HttpServer::start(app, TABLE), _folder: folder }
     }

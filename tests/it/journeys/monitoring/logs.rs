@@ -6,7 +6,7 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::sync::mpsc::channel;
 
 use cued::server::liveness;
-use cued::systemd::{NotifySocket, Watchdog};
+use cued::system::systemd::{NotifySocket, Watchdog};
 
 use crate::http::device_login::post_form;
 use crate::support::*;

@@ -133,10 +133,9 @@ impl WantedChannel {
     /// one is known.
     pub fn differences(&self, stored: &Value) -> Vec<String> {
         let wanted = self.body.to_value();
-        let settings = service(self.channel_type).settings;
         let is_same = |name: &str| {
             let (old, new) = (&stored[name], &wanted[name]);
-            match settings.iter().find(|setting| setting.name == name) {
+            match self.setting(name) {
                 Some(setting) if is_secret(setting) => old.is_null() == new.is_null(),
                 // The id of a chat may be a number.
                 Some(_) => text_of(stored, name) == text_of(&wanted, name),
@@ -148,15 +147,14 @@ impl WantedChannel {
         names.filter(|name| !is_same(name)).collect()
     }
 
-    /// What a field is, if it is a setting.
-    pub fn kind_of(&self, field: &str) -> Option<&'static SettingKind> {
-        let settings = service(self.channel_type).settings;
-        settings.iter().find(|setting| setting.name == field).map(|setting| &setting.kind)
+    /// The setting of this name; `None` for a field that every channel has.
+    pub fn setting(&self, field: &str) -> Option<&'static Setting> {
+        service(self.channel_type).settings.iter().find(|setting| setting.name == field)
     }
 
     /// Whether the value of a field must not be shown.
     pub fn hides(&self, field: &str) -> bool {
-        matches!(self.kind_of(field), Some(SettingKind::Secret | SettingKind::SecretUrl))
+        self.setting(field).is_some_and(is_secret)
             || self.body.get(field).is_some_and(Placed::is_of_environment)
     }
 }

@@ -33,13 +33,7 @@ pub fn expand(value: &mut Placed, at: &At, faults: &mut Faults) {
 
 /// Whether a text still has a variable that is not set.
 pub fn has_unset_variable(value: &Placed) -> bool {
-    match &value.node {
-        Node::Scalar(text) => {
-            value.has_variable && text.as_str().is_some_and(|text| text.contains(BEGIN))
-        }
-        Node::List(items) => items.iter().any(has_unset_variable),
-        Node::Object(entries) => entries.iter().any(|entry| has_unset_variable(&entry.value)),
-    }
+    value.has(&|part| part.has_variable && part.as_str().is_some_and(|text| text.contains(BEGIN)))
 }
 
 /// The text with the values of its variables, and whether it has any.

@@ -3,13 +3,16 @@
 use std::collections::BTreeSet;
 
 use clap::Arg;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value, json};
 
 use crate::api::cue_names::FIELDS;
+use crate::api::cue_view::CueView;
 use crate::cli::client::arguments::fetch;
 use crate::cli::client::command::{Call, Part, flag, own, switch};
 use crate::cli::client::commands::apply::channels::exported as exported_channel;
 use crate::cli::client::commands::apply::environment::escaped;
+use crate::cli::client::commands::apply::fields::{SHORT, SWITCHES};
 use crate::cli::client::commands::apply::parallel::each;
 use crate::cli::client::context::Context;
 use crate::cli::error::{CliError, usage};
@@ -19,7 +22,9 @@ use crate::cli::output::{Format, count, print, print_line};
 use crate::cli::printable::printable;
 use crate::client::request::{ApiRequest, ClientError, segment};
 use crate::domain::cue::slug::{NAMESPACE_RULE, is_namespace, take_unused};
-use crate::domain::cue_fields::PLAIN_FIELDS;
+use crate::domain::cue::{CueFields, CueRequest};
+use crate::domain::row_keys::UserKey;
+use crate::domain::schedule::{CatchUp, Schedule, ScheduleRule, Zone};
 
 /// The order of the fields of a cue in the file.
 const ORDER: &str = "name description tags paused schedule cron every at timezone catch_up start end jitter_seconds \
@@ -251,83 +256,74 @@ fn section(key: &str, value: &Value) -> String {
 
 /// The fields of a cue in the short forms of a file, without those that have their defaults.
 fn exported(key: &str, cue: &Value) -> Value {
+    let plain = plain_cue(key).unwrap_or_default();
     let mut fields = Map::new();
-    let mut add = |name: &str, value: &Value, default: Value| {
-        if *value != default {
-            fields.insert(name.to_owned(), value.clone());
+    for name in FIELDS.into_iter().chain(["status"]).filter(|name| *name != "slug") {
+        let own = match &plain[name] {
+            Value::Object(_) => differing(&cue[name], &plain[name]),
+            default => Some(&cue[name]).filter(|value| *value != default).cloned(),
+        };
+        fields.extend(own.map(|own| (name.to_owned(), own)));
+    }
+    let mut take = |path: &str| match path.split_once('.') {
+        None => fields.remove(path),
+        Some((field, part)) => {
+            let object = fields.get_mut(field)?.as_object_mut()?;
+            let taken = object.remove(part);
+            if taken.is_some() && object.is_empty() {
+                fields.remove(field);
+            }
+            taken
         }
     };
-    add("name", &cue["name"], key.into());
-    add("description", &cue["description"], Value::Null);
-    add("tags", &cue["tags"], json!([]));
-    if cue["status"] == "paused" {
-        add("paused", &true.into(), Value::Null);
+    // It follows from the other parts.
+    take("schedule.type");
+    if cue["retry"]["backoff_seconds"].is_array() {
+        take("retry.backoff_minutes");
     }
-    add_schedule(&mut add, &cue["schedule"]);
-    let mut payload = cue["payload"].clone();
-    if cue["transport"] == "worker" {
-        add("worker", &true.into(), Value::Null);
-        if payload["task"].is_string() {
-            add("task", &payload["task"], Value::Null);
-            payload.as_object_mut().map(|payload| payload.remove("task"));
-            // The task makes the object.
-            payload = if payload == json!({}) { Value::Null } else { payload };
+    let mut short = Map::new();
+    for (name, path) in SHORT {
+        let is_task = cue["transport"] == "worker" && cue["payload"]["task"].is_string();
+        if (name != "task" || is_task)
+            && let Some(value) = take(path)
+        {
+            short.insert(name.to_owned(), value);
         }
-    } else {
-        let call = &cue["callback"];
-        add("url", &call["url"], Value::Null);
-        add("method", &call["method"], "POST".into());
-        add("headers", &call["headers"], json!({}));
-        add("timeout", &call["timeout_seconds"], 30.into());
-        let mut rest = Map::new();
-        for (name, default) in [("outcome_from_response", json!(false)), ("flow", Value::Null)] {
-            if call[name] != default {
-                rest.insert(name.to_owned(), call[name].clone());
-            }
+    }
+    for (name, field, [_, on]) in SWITCHES {
+        if take(field).is_some_and(|value| value == on) {
+            short.insert(name.to_owned(), true.into());
         }
-        add("callback", &Value::Object(rest), json!({}));
     }
-    add("payload", &payload, Value::Null);
-    let mut retry =
-        differing(&cue["retry"], &json!({"max_attempts": 4, "backoff_minutes": [1, 5, 15]}));
-    if retry["backoff_seconds"].is_array() {
-        // They follow from the seconds.
-        retry.as_object_mut().map(|retry| retry.remove("backoff_minutes"));
+    if let Some(schedule) = fields.get_mut("schedule")
+        && schedule.as_object().is_some_and(|parts| parts.len() == 1)
+        && schedule["cron"].is_string()
+    {
+        *schedule = schedule["cron"].take();
     }
-    add("retry", &retry, json!({}));
-    let actions = json!({"email": true, "webhook": null, "pause": false});
-    add("on_failure", &differing(&cue["on_failure"], &actions), json!({}));
-    add("verification", &cue["verification"], json!({"mode": "none"}));
-    for field in PLAIN_FIELDS {
-        add(field.name, &cue[field.name], field.default_value());
-    }
+    fields.extend(short);
     escaped(Value::Object(fields))
 }
 
-fn add_schedule(add: &mut impl FnMut(&str, &Value, Value), schedule: &Value) {
-    let jitter = &schedule["jitter_seconds"];
-    let when = ["cron", "every", "at"]
-        .into_iter()
-        .find(|name| schedule[*name].is_string())
-        .unwrap_or("cron");
-    if when == "cron" && *jitter == 0 {
-        add("schedule", &schedule["cron"], Value::Null);
-    } else {
-        let mut object = json!({ when: schedule[when] });
-        if *jitter != 0 {
-            object["jitter_seconds"] = jitter.clone();
-        }
-        add("schedule", &object, Value::Null);
-    }
-    add("timezone", &schedule["timezone"], "UTC".into());
-    add("catch_up", &schedule["catch_up"], "latest".into());
-    add("start", &schedule["start"], Value::Null);
-    add("end", &schedule["end"], Value::Null);
+/// A cue with a name alone, as the server shows it: all else has its default.
+fn plain_cue(name: &str) -> Option<Value> {
+    let begin = Timestamp::UNIX_EPOCH;
+    let once = ScheduleRule::Once(begin + SignedDuration::from_secs(1));
+    let request = CueRequest {
+        fields: CueFields { name: name.to_owned(), ..CueFields::default() },
+        schedule: Some(Schedule::new(once, Zone::UTC, CatchUp::default())),
+        ..CueRequest::default()
+    };
+    let cue = request.into_cue(String::new(), UserKey::default(), begin).ok()?;
+    let mut view = serde_json::to_value(CueView::new(&cue, None)).ok()?;
+    view["schedule"]["at"] = Value::Null;
+    Some(view)
 }
 
-/// The entries that differ from their defaults.
-fn differing(value: &Value, defaults: &Value) -> Value {
+/// The entries that differ from their defaults, if there are any.
+fn differing(value: &Value, defaults: &Value) -> Option<Value> {
     let entries = value.as_object().into_iter().flatten();
     let entries = entries.filter(|(name, value)| defaults[*name] != **value);
-    Value::Object(entries.map(|(name, value)| (name.clone(), value.clone())).collect())
+    let entries: Map<_, _> = entries.map(|(name, value)| (name.clone(), value.clone())).collect();
+    (!entries.is_empty()).then_some(Value::Object(entries))
 }

@@ -29,7 +29,7 @@ pub const SHORT: [(&str, &str); 9] = [
 ];
 
 /// Short forms with a meaning of their own: `worker: true` and `paused: true`.
-const SWITCHES: [(&str, &str, [&str; 2]); 2] =
+pub const SWITCHES: [(&str, &str, [&str; 2]); 2] =
     [("worker", "transport", ["webhook", "worker"]), ("paused", "status", ["active", "paused"])];
 
 /// A schedule as a person writes it, until it is understood. The API has no such field.
@@ -46,7 +46,7 @@ const MUCH_LATER: SignedDuration = SignedDuration::from_hours(24 * 401);
 
 /// Reads the fields of one file.
 pub struct FieldReader<'a> {
-    pub at: &'a At,
+    pub at: At,
     pub now: Timestamp,
     pub faults: &'a mut Faults,
     /// Where the files have short forms.
@@ -54,12 +54,12 @@ pub struct FieldReader<'a> {
 }
 
 impl FieldReader<'_> {
-    pub fn fault(&mut self, value: &Placed, reason: impl Into<String>) {
-        self.faults.add(self.at.in_file(value.place), without_value(&reason.into(), value));
+    fn fault(&mut self, value: &Placed, reason: impl Into<String>) {
+        self.fault_at(value.place, without_value(&reason.into(), value));
     }
 
-    fn fault_at(&mut self, entry: &Entry, reason: impl Into<String>) {
-        self.faults.add(self.at.in_file(entry.place), reason);
+    pub fn fault_at(&mut self, place: Place, reason: impl Into<String>) {
+        self.faults.add(self.at.in_file(place), reason);
     }
 
     /// The fields of a cue or of the defaults, in the form of the API but for `schedule.text`.
@@ -88,7 +88,7 @@ impl FieldReader<'_> {
                 self.add_field(&mut fields, entry);
             } else {
                 let advice = unknown(key);
-                self.fault_at(entry, format!("there is no field {key:?}; {advice}"));
+                self.fault_at(entry.place, format!("there is no field {key:?}; {advice}"));
             }
         }
         fields
@@ -146,7 +146,7 @@ impl FieldReader<'_> {
     fn check_once(&mut self, known: Option<Place>, field: &str, entry: &Entry) {
         if let Some(Place { line, .. }) = known {
             self.fault_at(
-                entry,
+                entry.place,
                 format!("{field} is set twice, also in line {line}; remove one of the two"),
             );
         }
@@ -185,15 +185,15 @@ impl FieldReader<'_> {
             body.get("callback").and_then(|callback| callback.entry("url")),
         ) {
             (true, Some(url)) => {
-                let url = url.clone();
+                let place = url.place;
                 self.fault_at(
-                    &url,
+                    place,
                     "a cue calls a URL or waits for a worker; remove url or worker",
                 );
             }
             (false, None) if is_readable => {
                 self.fault_at(
-                    entry,
+                    entry.place,
                     format!("{key} has no target; add `url: …`, or `worker: true`"),
                 );
             }
@@ -207,7 +207,7 @@ impl FieldReader<'_> {
             self.complete_schedule(&mut body);
         } else if is_readable {
             let example = "add one, such as `schedule: \"0 3 * * *\"`";
-            self.fault_at(entry, format!("{key} has no schedule; {example}"));
+            self.fault_at(entry.place, format!("{key} has no schedule; {example}"));
         }
         body
     }

@@ -88,13 +88,15 @@ pub fn read(paths: &[&str], now: Timestamp, keeps_going: bool) -> Result<Wanted,
             path => input::text("-f", &format!("@{path}"))?,
         });
     }
-    let (mut wanted, mut faults) = (Wanted::default(), Faults::default());
+    let (mut wanted, mut faults, mut short) =
+        (Wanted::default(), Faults::default(), BTreeSet::new());
     for (number, (path, text)) in files.iter().zip(&texts).enumerate() {
         let file = if path == "-" { "stdin" } else { path };
         let at = At { number, file: Arc::from(file), place: Place::START };
-        let mut reader = FileReader { at, now, faults: &mut faults, wanted: &mut wanted };
-        reader.read(text);
+        let fields = FieldReader { at, now, faults: &mut faults, short: &mut short };
+        FileReader { fields, wanted: &mut wanted }.read(text);
     }
+    wanted.short = short;
     check_unique(&wanted, &mut faults);
     // What the server would find in a cue alone is found here if nothing is sent otherwise.
     let is_checked = !keeps_going || faults.count() > 0;
@@ -146,15 +148,13 @@ fn check_unique(wanted: &Wanted, faults: &mut Faults) {
 }
 
 struct FileReader<'a> {
-    at: At,
-    now: Timestamp,
-    faults: &'a mut Faults,
+    fields: FieldReader<'a>,
     wanted: &'a mut Wanted,
 }
 
 impl FileReader<'_> {
     fn fault(&mut self, place: Place, reason: impl Into<String>) {
-        self.faults.add(self.at.in_file(place), reason);
+        self.fields.fault_at(place, reason);
     }
 
     fn read(&mut self, text: &str) {
@@ -166,7 +166,7 @@ impl FileReader<'_> {
             return self
                 .fault(document.place, "a file has a key `cues:` with a cue below each slug");
         }
-        expand(&mut document, &self.at, self.faults);
+        expand(&mut document, &self.fields.at, self.fields.faults);
         for entry in document.entries() {
             if !SECTIONS.contains(&entry.key.as_str()) {
                 let otherwise = format!("a file has {}", SECTIONS.join(", "));
@@ -180,13 +180,17 @@ impl FileReader<'_> {
             self.cue(&cue, &namespace, &defaults);
         }
         for channel in self.section(&document, "channels") {
-            self.wanted.channels.extend(channels::read(&channel, &self.at, self.faults));
+            self.wanted.channels.extend(channels::read(
+                &channel,
+                &self.fields.at,
+                self.fields.faults,
+            ));
         }
     }
 
     fn namespace(&mut self, document: &Placed) -> Namespace {
         let Some(given) = document.get("namespace").filter(|given| !given.is_null()) else {
-            self.wanted.without_namespace.get_or_insert_with(|| self.at.file.to_string());
+            self.wanted.without_namespace.get_or_insert_with(|| self.fields.at.file.to_string());
             return Namespace::default();
         };
         let Some(name) = given.as_str().filter(|name| is_namespace(name)) else {
@@ -211,16 +215,7 @@ impl FileReader<'_> {
             );
             return Placed::object(given.place);
         }
-        self.fields().normalized(given)
-    }
-
-    fn fields(&mut self) -> FieldReader<'_> {
-        FieldReader {
-            at: &self.at,
-            now: self.now,
-            faults: self.faults,
-            short: &mut self.wanted.short,
-        }
+        self.fields.normalized(given)
     }
 
     /// The entries of a section, which may be left out or empty.
@@ -248,14 +243,14 @@ impl FileReader<'_> {
             return self
                 .fault(entry.value.place, format!("{key} is an object of fields, {example}"));
         }
-        let found = self.faults.count();
-        let body = self.fields().body(entry, defaults);
+        let found = self.fields.faults.count();
+        let body = self.fields.body(entry, defaults);
         self.wanted.cues.push(WantedCue {
             namespace: namespace.clone(),
             slug: namespace.slug(key),
             shown: namespace.shown(key),
-            at: self.at.in_file(entry.place),
-            is_valid: self.faults.count() == found && !has_unset_variable(&body),
+            at: self.fields.at.in_file(entry.place),
+            is_valid: self.fields.faults.count() == found && !has_unset_variable(&body),
             body,
         });
     }

@@ -270,10 +270,14 @@ impl Writer<'_> {
             return Ok(());
         }
         let (client, wanted, adopts) = (&*self.context.client, self.wanted, self.adopts);
+        let keeps_going = self.keeps_going;
+        let goes_on = |result: &Result<Value, ClientError>| {
+            result.as_ref().err().is_none_or(|error| keeps_going && is_of_one(error))
+        };
         let write = |(index, _): &(usize, Change)| -> Result<Value, ClientError> {
             client.send(&put(&wanted.cues[*index], false, adopts))?.value()
         };
-        let results = each(&changed, write, self.goes_on());
+        let results = each(&changed, write, goes_on);
         let mut end = Ok(());
         for ((index, planned), result) in changed.into_iter().zip(results) {
             let cue: &WantedCue = &wanted.cues[index];
@@ -311,13 +315,5 @@ impl Writer<'_> {
             }
         }
         end
-    }
-
-    fn goes_on<T>(&self) -> impl Fn(&Result<T, ClientError>) -> bool + Sync + use<T> {
-        let keeps_going = self.keeps_going;
-        move |result| match result {
-            Ok(_) => true,
-            Err(error) => keeps_going && is_of_one(error),
-        }
     }
 }

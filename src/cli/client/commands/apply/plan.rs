@@ -19,10 +19,11 @@ use crate::client::Client;
 use crate::client::request::{ApiRequest, ClientError, segment};
 use crate::domain::channel::services::SettingKind;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Action {
     Created,
     Updated,
+    #[default]
     Unchanged,
     Deleted,
 }
@@ -39,7 +40,7 @@ impl Action {
 }
 
 /// A cue or a channel, and what happens to it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Change {
     pub kind: &'static str,
     pub action: Action,
@@ -93,21 +94,7 @@ impl Plan {
 
 impl Change {
     fn new(kind: &'static str, action: Action, key: &str) -> Self {
-        let (next_run, next_run_before) = (Value::Null, Value::Null);
-        let (fields, key, slug) = (Vec::new(), key.to_owned(), String::new());
-        let (more_active, more_cues) = (0, 0);
-        Self {
-            kind,
-            action,
-            key,
-            slug,
-            id: None,
-            fields,
-            next_run,
-            next_run_before,
-            more_active,
-            more_cues,
-        }
+        Self { kind, action, key: key.to_owned(), ..Self::default() }
     }
 
     /// What a command takes as the id: a cue that does not exist yet has only its slug.
@@ -269,23 +256,23 @@ fn field_changes(cue: &WantedCue, old: &Value, new: &Value) -> Vec<FieldChange> 
         let at = |cue: &Value| path.iter().fold(cue.clone(), |value, part| value[*part].clone());
         let (old, new) = (at(old), at(new));
         let given = path.iter().try_fold(&cue.body, |body, part| body.get(part));
-        let is_header = field.starts_with("callback.headers");
-        let is_split = field == "callback.headers"
-            || (field == "payload" && old.is_object() && new.is_object());
-        if !is_split {
-            let change = FieldChange { field: field.to_owned(), old, new };
-            changes.push(change.without_secrets(field, is_header, given));
-            continue;
-        }
-        let none = Map::new();
-        let (old, new) = (old.as_object().unwrap_or(&none), new.as_object().unwrap_or(&none));
-        let keys: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
-        for key in keys.into_iter().filter(|key| old.get(*key) != new.get(*key)) {
-            let value = |object: &Map<String, Value>| object.get(key).cloned().unwrap_or_default();
-            let given = given.and_then(|given| given.get(key));
-            let change =
-                FieldChange { field: format!("{field}.{key}"), old: value(old), new: value(new) };
-            changes.push(change.without_secrets(field, is_header, given));
+        let mut add = |name: String, old: Value, new: Value, given: Option<&Placed>| {
+            let change = FieldChange { field: name, old, new };
+            changes.push(change.without_secrets(field, given));
+        };
+        match (old, new) {
+            (Value::Object(old), Value::Object(new))
+                if field == "callback.headers" || field == "payload" =>
+            {
+                let keys: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
+                for key in keys.into_iter().filter(|key| old.get(*key) != new.get(*key)) {
+                    let value =
+                        |object: &Map<String, Value>| object.get(key).cloned().unwrap_or_default();
+                    let given = given.and_then(|given| given.get(key));
+                    add(format!("{field}.{key}"), value(&old), value(&new), given);
+                }
+            }
+            (old, new) => add(field.to_owned(), old, new, given),
         }
     }
     changes
@@ -293,12 +280,13 @@ fn field_changes(cue: &WantedCue, old: &Value, new: &Value) -> Vec<FieldChange> 
 
 impl FieldChange {
     /// A change of `field` of a cue, to what the file gives, as it may be shown.
-    fn without_secrets(mut self, field: &str, is_header: bool, given: Option<&Placed>) -> Self {
+    fn without_secrets(mut self, field: &str, given: Option<&Placed>) -> Self {
         if PRIVATE.contains(&field) {
             self.old = hidden(&self.old);
         } else if URLS.contains(&field) {
             self.old = without_path(&self.old);
         }
+        let is_header = field == "callback.headers";
         self.hidden_if(is_header || given.is_some_and(Placed::is_of_environment))
     }
 
@@ -354,7 +342,7 @@ fn compare_channel(channel: &WantedChannel, stored: &[Value]) -> Result<Change, 
     let wanted = channel.body.to_value();
     let fields = channel.differences(found).into_iter().map(|field| {
         let (old, new) = (found[&field].clone(), wanted[&field].clone());
-        let old = match channel.kind_of(&field) {
+        let old = match channel.setting(&field).map(|setting| &setting.kind) {
             Some(SettingKind::Url) => without_path(&old),
             Some(SettingKind::Number(_)) | None => old,
             Some(_) => hidden(&old),

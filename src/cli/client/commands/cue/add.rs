@@ -3,19 +3,19 @@
 use clap::Arg;
 use serde_json::{Value, json};
 
+use crate::cli::client::arguments::{
+    FoundCue, ambiguous, choices, items, label_of, named, with_slug,
+};
 use crate::cli::client::command::{Call, Part, own, switch};
 use crate::cli::client::commands::cue::change::{
-    changed, document, edit_until_accepted, editable, is_empty, print_added, read, zone_of,
+    changed, document, edit_until_accepted, editable, is_empty, merged, print_added, read, zone_of,
 };
 use crate::cli::client::commands::cue::flags::{body, flags, is_for_workers};
-use crate::cli::client::commands::cue::set::merged;
 use crate::cli::client::commands::schedule::{send_fields, understand_fields};
 use crate::cli::client::context::Context;
-use crate::cli::client::cues::{FoundCue, ambiguous, choices, label_of, named, with_slug};
 use crate::cli::error::{CliError, refused, usage};
 use crate::cli::output::table::text_of;
-use crate::cli::output::{List, short_id};
-use crate::cli::printable::printable;
+use crate::cli::output::{print_note, short_id};
 use crate::client::request::ApiRequest;
 use crate::domain::cue_fields::{PLAIN_FIELDS, Transport};
 
@@ -34,7 +34,7 @@ const OF_CALL: [&str; 7] = [
 
 const OR_UPDATE: &str = "or-update";
 
-pub fn arguments() -> Vec<(Arg, Part)> {
+pub fn arguments() -> impl Iterator<Item = (Arg, Part)> {
     let fitting = |arg: Arg| match arg.get_id().as_str() {
         "name" => arg.required_unless_present("edit"),
         "task" => arg.conflicts_with("url").help(TASK),
@@ -51,7 +51,8 @@ pub fn arguments() -> Vec<(Arg, Part)> {
     )
     .conflicts_with("edit")
     .requires("name");
-    flags().into_iter().map(fitting).chain([edit, or_update]).map(own).collect()
+    let flags = flags().map(move |(arg, part)| (fitting(arg), part));
+    flags.chain([own(edit), own(or_update)])
 }
 
 /// The transport that alone has the plain field of a flag.
@@ -156,7 +157,7 @@ fn names(changes: &Value) -> String {
             None => names.push(field.clone()),
         }
     }
-    printable(&names.join(", "))
+    names.join(", ")
 }
 
 const NEW_NOTE: &str = "\
@@ -218,15 +219,13 @@ fn submit(context: &Context, body: &Value, result: &str) -> Result<(), CliError>
     if !context.output.format.is_json() {
         let cue = answer.value()?;
         if let Some(warning) = cue["warning"].as_str() {
-            context.output.note(&format!("warning: {}", printable(warning)))?;
+            print_note(&format!("warning: {warning}"))?;
         }
         if cue["transport"] == "worker" && cue["payload"]["task"].as_str().is_none_or(str::is_empty)
         {
             let id = text_of(&cue, "id");
             let way = format!("cued cue set {} --task TASK", short_id(&id));
-            context
-                .output
-                .note(&format!("warning: `cued work` takes runs by their task; set one: {way}"))?;
+            print_note(&format!("warning: `cued work` takes runs by their task; set one: {way}"))?;
         }
         warn_of_same_name(context, &cue)?;
     }
@@ -245,14 +244,11 @@ fn note_of_silence(context: &Context, added: &Value) -> Result<(), CliError> {
     if !is_only_mailed || !context.sends_no_mail() {
         return Ok(());
     }
-    let channels = context.fetch(&ApiRequest::get("/v1/channels"));
-    let channels = channels.and_then(|answer| List::from_response(&answer, "channels"));
-    match channels
-        .is_ok_and(|channels| channels.items.iter().all(|channel| channel["type"] == "email"))
-    {
-        true => context.output.note("Nobody is told when it fails: `cued channel add`"),
-        false => Ok(()),
+    let channels = items(context, &ApiRequest::get("/v1/channels"), "channels", u64::MAX);
+    if channels.is_ok_and(|channels| channels.iter().all(|channel| channel["type"] == "email")) {
+        print_note("Nobody is told when it fails: `cued channel add`")?;
     }
+    Ok(())
 }
 
 /// A failure of the lookup does not fail the command: the cue exists already.
@@ -264,7 +260,7 @@ fn warn_of_same_name(context: &Context, added: &Value) -> Result<(), CliError> {
     let is_single = others.len() == 1;
     let has = if is_single { "another cue has" } else { "other cues have" };
     let choices = choices(context, &others);
-    context.output.note(&format!("warning: {has} the name {:?}:{choices}", printable(&name)))?;
+    print_note(&format!("warning: {has} the name {name:?}:{choices}"))?;
     if !is_single {
         return Ok(());
     }
@@ -272,5 +268,5 @@ fn warn_of_same_name(context: &Context, added: &Value) -> Result<(), CliError> {
         "To change that one instead: cued cue set {}, or cued cue add --or-update",
         short_id(&first)
     );
-    context.output.note(&way)
+    print_note(&way)
 }

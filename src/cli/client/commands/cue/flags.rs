@@ -2,17 +2,18 @@
 
 use std::str::FromStr as _;
 
-use clap::builder::PossibleValuesParser;
+use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use clap::{Arg, ArgAction};
-use jiff::SignedDuration;
-use serde_json::{Map, Number, Value, json};
+use serde_json::{Number, Value, json};
 
-use crate::api::cue_names::NAMED_FIELDS;
-use crate::cli::client::command::{Call, flag, number, server_flag, switch, tag_flag, words};
+use crate::api::cue_names::field_of;
+use crate::cli::client::command::{
+    Call, Part, flag, number, seconds, server_flag, switch, tag_flag, words,
+};
 use crate::cli::client::commands::schedule::ZONE;
 use crate::cli::error::{CliError, usage};
 use crate::cli::input;
-use crate::cli::output::table::{parse_duration, parse_seconds};
+use crate::cli::output::table::parse_duration;
 use crate::domain::cue_fields::{PLAIN_FIELDS, PlainField, Values};
 use crate::domain::execution::outcome::VerificationMode;
 
@@ -21,7 +22,7 @@ pub const SHORT_FLAGS: &str =
     "name cron at every tz url worker task payload on-failure edit or-update";
 
 /// The flags that set the fields of a cue.
-pub fn flags() -> Vec<Arg> {
+pub fn flags() -> impl Iterator<Item = (Arg, Part)> {
     let cron =
         "Run by a cron expression, or in words such as 'every weekday at 9' or 'mon,wed 18:30'";
     let at = "Run once at an instant, or in words such as '+10m', 'in 2 hours' or 'tomorrow 9:00'";
@@ -38,14 +39,11 @@ pub fn flags() -> Vec<Arg> {
     let per_minute = "Maximum number of calls per minute in its flow";
     let flow_key =
         "Name of the flow, whose cues share these limits [default: host and port of the URL]";
+    let slug = "Name for files and programs, unique in the account: backup, or home/backup";
     let [url, server, timeout, method, header, payload] = call_flags();
     let first = [
         flag("name", "NAME", "Name of the cue"),
-        flag(
-            "slug",
-            "SLUG",
-            "Name for files and programs, unique in the account: backup, or home/backup",
-        ),
+        flag("slug", "SLUG", slug),
         flag("description", "TEXT", "Description"),
         tag_flag("Tag of the cue; repeat it for several"),
         flag("cron", "CRON", cron).group("schedule"),
@@ -53,7 +51,7 @@ pub fn flags() -> Vec<Arg> {
         flag("every", "TIME", every).group("schedule"),
         flag("start", "TIME", start),
         flag("end", "TIME", end),
-        flag("jitter", "SPAN", jitter).value_parser(parse_seconds),
+        seconds("jitter", jitter),
         flag("tz", "ZONE", ZONE),
         words("catch-up", "WHICH", &["latest", "all", "none"], catch_up),
         url.group("target"),
@@ -74,27 +72,37 @@ pub fn flags() -> Vec<Arg> {
         number("per-minute", 6_000, per_minute),
         flag("flow-key", "KEY", flow_key),
     ];
-    first.into_iter().chain(PLAIN_FIELDS.iter().map(plain_flag)).chain(last).collect()
+    let flags = first.into_iter().chain(PLAIN_FIELDS.iter().map(plain_flag)).chain(last);
+    flags.map(with_part)
 }
 
 fn plain_flag(field: &'static PlainField) -> Arg {
     let (id, value, help) = field.flag;
     match &field.values {
-        Values::Minutes(_) => flag(id, value, help).value_parser(clap::value_parser!(u32)),
-        Values::Seconds(_) => flag(id, value, help).value_parser(parse_duration),
+        Values::Minutes(_) => {
+            flag(id, value, help).value_parser(clap::value_parser!(u32).map(Value::from))
+        }
+        // Unlike other spans, with a unit: the fields beside are of minutes.
+        Values::Seconds(_) => flag(id, value, help).value_parser(|text: &str| {
+            parse_duration(text).map(|span| Value::from(span.as_secs()))
+        }),
         Values::Words(known) => flag(id, value, help)
             .value_parser(PossibleValuesParser::new(known.iter().map(|(word, ..)| *word))),
     }
 }
 
-/// The value that the flag of a plain field sets, if it is given.
-fn plain_value(call: &Call<'_>, field: &PlainField) -> Option<Value> {
-    let (flag, ..) = field.flag;
-    match field.values {
-        Values::Minutes(_) => call.get::<u32>(flag).map(|minutes| (*minutes).into()),
-        Values::Seconds(_) => call.get::<SignedDuration>(flag).map(|span| span.as_secs().into()),
-        Values::Words(_) => call.text(flag).map(Value::from),
-    }
+/// A flag with the field that it sets.
+pub fn with_part(flag: Arg) -> (Arg, Part) {
+    let part = match flag.get_id().as_str() {
+        "payload" => Part::BodyObject("payload"),
+        "tag" => Part::BodyList("tags"),
+        "retry" => Part::Body("retry"),
+        "on-failure" => Part::Body("on_failure"),
+        "header" => Part::Sets("callback.headers"),
+        "outcome-from-response" => Part::BodySwitch("callback.outcome_from_response", true.into()),
+        id => field_of(id).map_or(Part::Own, Part::Body),
+    };
+    (flag, part)
 }
 
 /// The flags of a call, and of the server that makes it.
@@ -102,56 +110,27 @@ pub fn call_flags() -> [Arg; 6] {
     let timeout = "Time limit of one attempt, 1s to 5m [default: 30s]";
     let header = "Header of the call; repeat it for several; the value @FILE reads a file";
     let payload = "Payload, a JSON or YAML object; @FILE and - read a file and standard input";
+    let method = flag("method", "METHOD", "Method of the call");
     [
         flag("url", "URL", "Call this URL"),
         server_flag(),
-        flag("timeout", "SPAN", timeout).value_parser(parse_seconds),
-        flag("method", "METHOD", "Method of the call"),
+        seconds("timeout", timeout),
+        method.value_parser(|text: &str| Ok::<_, String>(Value::from(text.to_ascii_uppercase()))),
         flag("header", "NAME: VALUE", header).action(ArgAction::Append),
         flag("payload", "JSON|@FILE|-", payload).allow_hyphen_values(true),
     ]
 }
 
-/// The flags that set a field as they are.
-const TEXTS: &str = "name slug description cron every start end at tz catch-up url";
-
 /// The fields that the flags set.
 pub fn body(call: &Call<'_>) -> Result<Value, CliError> {
-    let mut body = json!({ "schedule": {} });
-    for flag in TEXTS.split(' ') {
-        if let Some(text) = call.text(flag) {
-            let field = NAMED_FIELDS.iter().find(|field| field.flag == Some(flag));
-            let field = field.map_or(flag, |field| field.path);
-            *field.split('.').fold(&mut body, |value, name| &mut value[name]) = text.into();
+    let mut body = call.fields()?;
+    set_headers(call, &mut body)?;
+    if let Some(task) = call.text("task") {
+        let payload = &mut body["payload"];
+        if !payload.is_object() && !payload.is_null() {
+            return Err(usage("--task needs a payload that is an object"));
         }
-    }
-    let others = [
-        ("payload", payload(call)?),
-        ("retry", call.get("retry").cloned()),
-        ("on_failure", call.get("on-failure").cloned()),
-        ("verification", call.text("verification").map(|mode| json!({ "mode": mode }))),
-    ];
-    for (field, value) in others.into_iter().filter_map(|(field, value)| Some((field, value?))) {
-        body[field] = value;
-    }
-    for field in PLAIN_FIELDS {
-        if let Some(value) = plain_value(call, field) {
-            body[field.name] = value;
-        }
-    }
-    if let Some(jitter) = call.get::<u32>("jitter") {
-        body["schedule"]["jitter_seconds"] = (*jitter).into();
-    }
-    set_callback(call, &mut body)?;
-    if call.is_set("outcome-from-response") {
-        body["callback"]["outcome_from_response"] = true.into();
-    }
-    let tags = call.texts("tag");
-    if !tags.is_empty() {
-        body["tags"] = json!(tags);
-    }
-    if let Some(flow) = flow(call) {
-        body["callback"]["flow"] = flow;
+        payload["task"] = task.into();
     }
     Ok(body)
 }
@@ -161,14 +140,8 @@ pub fn is_for_workers(call: &Call<'_>) -> bool {
     call.is_set("worker") || call.is_given("task")
 }
 
-/// Sets the parts of `callback` that the flags of a call name. A header replaces one of the same name.
-pub fn set_callback(call: &Call<'_>, body: &mut Value) -> Result<(), CliError> {
-    if let Some(timeout) = call.get::<u32>("timeout") {
-        body["callback"]["timeout_seconds"] = (*timeout).into();
-    }
-    if let Some(method) = call.text("method") {
-        body["callback"]["method"] = method.to_ascii_uppercase().into();
-    }
+/// A header replaces one of the same name.
+pub fn set_headers(call: &Call<'_>, body: &mut Value) -> Result<(), CliError> {
     for text in call.texts("header") {
         let (name, value) = header(text)?;
         let headers = &mut body["callback"]["headers"];
@@ -178,27 +151,6 @@ pub fn set_callback(call: &Call<'_>, body: &mut Value) -> Result<(), CliError> {
         headers[name] = value.into();
     }
     Ok(())
-}
-
-fn flow(call: &Call<'_>) -> Option<Value> {
-    let number = |flag: &str| call.get::<u32>(flag).map(|number| Value::from(*number));
-    let key = ("key", call.text("flow-key").map(Value::from));
-    let parts = [key, ("parallelism", number("parallelism")), ("per_minute", number("per-minute"))];
-    let parts: Map<String, Value> =
-        parts.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect();
-    (!parts.is_empty()).then_some(Value::Object(parts))
-}
-
-fn payload(call: &Call<'_>) -> Result<Option<Value>, CliError> {
-    let payload =
-        call.text("payload").map(|text| input::structured("--payload", text)).transpose()?;
-    let Some(task) = call.text("task") else { return Ok(payload) };
-    let mut payload = payload.unwrap_or_else(|| json!({}));
-    if !payload.is_object() {
-        return Err(usage("--task needs a payload that is an object"));
-    }
-    payload["task"] = task.into();
-    Ok(Some(payload))
 }
 
 /// `--retry 4:30s,5m`: attempts, and the pause before each further one; a number alone is of minutes.

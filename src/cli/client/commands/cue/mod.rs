@@ -3,28 +3,28 @@
 mod add;
 mod change;
 mod flags;
-mod set;
 mod test_call;
 
-use clap::Arg;
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 
+use crate::cli::client::arguments::{
+    FoundCue, find_all, label_of, schedule, schedule_column, target,
+};
 use crate::cli::client::command::{
-    Call, Columns, Entry, Form, Lines, Part, View, Work, cue, details, entry, flag, number, own,
-    place, switch, tag_filter, tag_flag, words,
+    Call, Entry, Part, View, cue, flag, number, own, place, row, switch, tag_filter, tag_flag,
+    words,
 };
 use crate::cli::client::commands::apply::export;
 use crate::cli::client::commands::run::{print_end, result_or_wait, until_ended};
 use crate::cli::client::commands::schedule::{note, print_next, understand};
 use crate::cli::client::context::Context;
-use crate::cli::client::cues::{FoundCue, find_all, label_of, schedule, schedule_column, target};
+use crate::cli::client::forms::{Columns, Form, Lines, details};
 use crate::cli::error::{CliError, not_found, refused};
-use crate::cli::input;
 use crate::cli::output::table::{
     Cell, ColumnRule, Style, header, parse_duration, text_of, whole_span,
 };
-use crate::cli::output::{Format, count, print, print_line, short_id};
+use crate::cli::output::{Format, count, print, print_line, print_note, short_id};
 use crate::cli::printable::printable;
 use crate::cli::width::{MIN_WIDTH, cut};
 use crate::client::request::{ApiRequest, ApiResponse};
@@ -43,14 +43,10 @@ const COLUMNS: Columns = &[
     ("ID", Form::Id("id"), ColumnRule::Always),
     ("NAME", Form::Text("name"), ColumnRule::Shortened),
     ("STATUS", Form::Status("status"), ColumnRule::Always),
-    (
-        "SCHEDULE",
-        Form::Cell(|context, cue| schedule_column(context, cue).into()),
-        ColumnRule::Shortened,
-    ),
+    ("SCHEDULE", Form::Shown(schedule_column), ColumnRule::Shortened),
     ("NEXT RUN", Form::Time("next_run"), ColumnRule::Always),
     ("FAILING", Form::Count("failing"), ColumnRule::WithValue),
-    ("TARGET", Form::Cell(|_, cue| target(cue).into()), ColumnRule::Roomy),
+    ("TARGET", Form::Of(target), ColumnRule::Roomy),
     ("SLUG", Form::Text("slug"), ColumnRule::Wide),
     ("TAGS", Form::List("tags"), ColumnRule::Wide),
     ("RUNS", Form::Text("run_count"), ColumnRule::Wide),
@@ -67,39 +63,29 @@ const LINES: Lines = &[
     ("tags", Form::List("tags")),
     ("status", Form::Status("status")),
     ("warning", Form::Cell(|_, cue| Cell::new(text_of(cue, "warning"), Style::Warning))),
-    ("schedule", Form::Cell(|context, cue| schedule(context, cue).into())),
+    ("schedule", Form::Shown(schedule)),
     ("catch-up", Form::Text("schedule.catch_up")),
     ("start", Form::Time("schedule.start")),
     ("end", Form::Time("schedule.end")),
-    ("jitter", Form::Cell(|_, cue| jitter(cue).into())),
+    ("jitter", Form::Of(jitter)),
     ("next run", Form::Time("next_run")),
     ("last run", Form::Time("last_run")),
-    (
-        "target",
-        Form::Cell(|_, cue| {
-            let method = if cue["transport"] == "webhook" {
-                text_of(cue, "callback.method")
-            } else {
-                String::new()
-            };
-            format!("{method} {}", target(cue)).trim_start().into()
-        }),
-    ),
-    ("headers", Form::Cell(|_, cue| headers(cue).into())),
-    ("timeout", Form::Cell(|_, cue| timeout(cue).into())),
-    ("outcome", Form::Cell(|_, cue| outcome(cue).into())),
+    ("target", Form::Of(method_and_target)),
+    ("headers", Form::Of(headers)),
+    ("timeout", Form::Of(timeout)),
+    ("outcome", Form::Of(outcome)),
     ("payload", Form::Json("payload")),
-    ("retry", Form::Cell(|_, cue| retry(cue).into())),
-    ("on failure", Form::Cell(|context, cue| on_failure(context, cue).into())),
+    ("retry", Form::Of(retry)),
+    ("on failure", Form::Shown(on_failure)),
 ];
 
 const LAST_LINES: Lines = &[
-    ("flow", Form::Cell(|_, cue| flow(cue).into())),
+    ("flow", Form::Of(flow)),
     ("verification", Form::Text("verification.mode")),
     ("runs", Form::Template("{run_count}, {missed_count} missed, {failing} failing")),
     ("created", Form::Time("created_at")),
     ("updated", Form::Time("updated_at")),
-    ("latest runs", Form::Cell(|context, cue| latest(context, cue).into())),
+    ("latest runs", Form::Shown(latest)),
 ];
 
 const GAPS: Columns = &[
@@ -112,58 +98,49 @@ const GAPS: Columns = &[
 pub fn entries() -> Vec<Entry> {
     let runs = number("runs", 100, "Number of latest runs to show").default_value("5");
     let count = number("count", 100, "Number of runs to show").short('n').default_value("10");
-    let all = || own(switch("all", "All cues in the right state").conflicts_with("cues"));
     let with_tag = "With --all: only cues with this tag; more than once for cues with all of them";
-    let tag = || own(tag_flag(with_tag).conflicts_with("cues"));
-    let several = |arg: Arg| own(arg.num_args(1..=MAX_AT_ONCE));
-    let cues = || place("cues", "CUE", "Ids, names or slugs (slug:S) of cues");
-    let some_cues = || several(cues().required(false).required_unless_present("all"));
+    let cues =
+        || place("cues", "CUE", "Ids, names or slugs (slug:S) of cues").num_args(1..=MAX_AT_ONCE);
+    let some_cues = || {
+        [
+            own(cues().required(false).required_unless_present("all")),
+            own(switch("all", "All cues in the right state").conflicts_with("cues")),
+            (tag_flag(with_tag).conflicts_with("cues"), Part::Query("tag")),
+        ]
+    };
     vec![
         list(),
-        entry(
+        row(
             "show",
             "Show a cue and its latest runs\n\nOf values of Authorization, Cookie and other headers that may be secret only \
               the end is shown. `--output json` has them whole.\n\nWith `-o yaml` it is a file for `cued apply`; what only \
               the server sets is in comments.",
-            [cue(), (runs, Part::Query("execution_limit"))],
-            Work::Request("GET /v1/cues/{cue}", View::Code(show)),
-        ),
-        entry("add", "Add a cue", add::arguments(), Work::Code(add::add)).short(flags::SHORT_FLAGS),
-        entry(
+        )
+        .args([(runs, Part::Query("execution_limit"))])
+        .request("GET /v1/cues/{cue}", View::Code(show)),
+        row("add", "Add a cue").args(add::arguments()).code(add::add).short(flags::SHORT_FLAGS),
+        row(
             "edit",
             "Edit a cue as YAML in an editor\n\nOpens the editor of VISUAL or EDITOR and sends only changed fields. If the cue changes in the meantime, or the \
              text cannot be read, nothing is sent and the text is kept in a file.",
-            [cue()],
-            Work::Code(change::edit),
-        ),
-        set::cue_set(),
-        entry(
-            "pause",
-            "Pause cues until they are resumed",
-            [some_cues(), all(), tag()],
-            Work::Code(|call| change_status(call, "pause")),
-        ),
-        entry(
-            "resume",
-            "Resume paused cues from now on",
-            [some_cues(), all(), tag()],
-            Work::Code(|call| change_status(call, "resume")),
-        ),
-        entry("rm", "Delete cues and their runs", [several(cues())], Work::Code(delete)),
+        )
+        .args([cue()])
+        .code(change::edit),
+        change::set_entry(),
+        row("pause", "Pause cues until they are resumed")
+            .args(some_cues())
+            .code(|call| change_status(call, "pause")),
+        row("resume", "Resume paused cues from now on")
+            .args(some_cues())
+            .code(|call| change_status(call, "resume")),
+        row("rm", "Delete cues and their runs").args([own(cues())]).code(delete),
         fire_entry(),
         test_call::test_entry(),
-        entry(
-            "next",
-            "Show the next runs of a cue",
-            [cue(), (count, Part::Query("limit"))],
-            Work::Request("GET /v1/cues/{cue}/upcoming?detail=true", View::Code(print_next_runs)),
-        ),
-        entry(
-            "missed",
-            "List the missed runs of a cue, grouped by gap",
-            [cue()],
-            Work::Request("GET /v1/cues/{cue}/missed", View::Pages("first", "missed", GAPS)),
-        ),
+        row("next", "Show the next runs of a cue")
+            .args([(count, Part::Query("limit"))])
+            .request("GET /v1/cues/{cue}/upcoming?detail=true", View::Code(print_next_runs)),
+        row("missed", "List the missed runs of a cue, grouped by gap")
+            .request("GET /v1/cues/{cue}/missed", View::Pages("first", "missed", GAPS)),
     ]
 }
 
@@ -183,56 +160,43 @@ fn show(call: &Call<'_>, answer: &ApiResponse) -> Result<(), CliError> {
 fn list() -> Entry {
     let search = "Only cues with this text in the name, the slug, a tag, the description or the host, or at the beginning of the id";
     let sort = words("sort", "ORDER", &CueSort::WORDS, "Sort order; a leading - means descending");
-    entry(
-        "list",
-        "List cues, newest first",
-        [
-            (
-                words("status", "STATE", &CueStatus::WORDS, "Only cues in this state"),
-                Part::Query("status"),
-            ),
-            (
-                words("transport", "TRANSPORT", &Transport::WORDS, "Only cues of this transport"),
-                Part::Query("transport"),
-            ),
-            (
-                switch("failing", "Only cues whose latest run failed"),
-                Part::QuerySwitch("failing", "true"),
-            ),
+    let status = words("status", "STATE", &CueStatus::WORDS, "Only cues in this state");
+    let transport =
+        words("transport", "TRANSPORT", &Transport::WORDS, "Only cues of this transport");
+    let failing = switch("failing", "Only cues whose latest run failed");
+    let namespace = flag("namespace", "NAME", "Only cues whose slug has this namespace");
+    row("list", "List cues, newest first")
+        .args([
+            (status, Part::Query("status")),
+            (transport, Part::Query("transport")),
+            (failing, Part::QuerySwitch("failing", "true")),
             tag_filter(),
-            (
-                flag("namespace", "NAME", "Only cues whose slug has this namespace"),
-                Part::Query("namespace"),
-            ),
+            (namespace, Part::Query("namespace")),
             (sort.allow_hyphen_values(true), Part::Query("sort")),
             (flag("search", "TEXT", search), Part::Query("q")),
-        ],
-        Work::Request("GET /v1/cues", View::Pages("id", "cues", COLUMNS)),
-    )
-    // A letter for each of the latest runs.
-    .wide("runs", "10")
+        ])
+        .request("GET /v1/cues", View::Pages("id", "cues", COLUMNS))
+        // A letter for each of the latest runs.
+        .wide("runs", "10")
 }
 
 fn fire_entry() -> Entry {
-    let help = "Run a cue now or at a given time";
     let payload = "Payload of this run, merged into that of the cue; @FILE and - read a file and standard input";
+    let payload = flag("payload", "JSON|@FILE|-", payload).allow_hyphen_values(true);
     let at = "When to run: an instant, or words such as '+10m' or 'tomorrow 9:00', in the cue's time zone";
-    let arguments = [
-        cue(),
-        own(flag("payload", "JSON|@FILE|-", payload).allow_hyphen_values(true)),
-        own(switch("replace", "Replace the cue's payload instead of merging into it")
-            .requires("payload")),
-        own(flag("at", "TIME", at)),
-        own(switch("wait", "Wait for the run to finish; exits with 8 if it fails")),
-        own(flag(
-            "timeout",
-            "SPAN",
-            "Stop waiting after this time, such as 90s, 5m, 2h [default: never]",
-        )
-        .value_parser(parse_duration)
-        .requires("wait")),
-    ];
-    entry("fire", help, arguments, Work::Code(fire))
+    let replace = switch("replace", "Replace the cue's payload instead of merging into it");
+    let timeout = "Stop waiting after this time, such as 90s, 5m, 2h [default: never]";
+    let timeout = flag("timeout", "SPAN", timeout).value_parser(parse_duration);
+    row("fire", "Run a cue now or at a given time")
+        .args([
+            cue(),
+            (payload, Part::BodyObject("payload_override")),
+            (replace.requires("payload"), Part::BodySwitch("merge_strategy", "replace".into())),
+            (flag("at", "TIME", at), Part::Sets("send_at")),
+            own(switch("wait", "Wait for the run to finish; exits with 8 if it fails")),
+            own(timeout.requires("wait")),
+        ])
+        .code(fire)
 }
 
 fn jitter(cue: &Value) -> String {
@@ -242,16 +206,21 @@ fn jitter(cue: &Value) -> String {
     }
 }
 
+fn method_and_target(cue: &Value) -> String {
+    let method = if cue["transport"] == "webhook" { &text_of(cue, "callback.method") } else { "" };
+    format!("{method} {}", target(cue)).trim_start().to_owned()
+}
+
 fn timeout(cue: &Value) -> String {
-    match cue["transport"] == "webhook" {
-        true => format!("{} s", text_of(cue, "callback.timeout_seconds")),
-        false => String::new(),
-    }
+    let seconds = cue["callback"]["timeout_seconds"].as_u64();
+    let seconds = seconds.filter(|_| cue["transport"] == "webhook");
+    seconds.map(|seconds| format!("{seconds} s")).unwrap_or_default()
 }
 
 /// Empty for the default.
-fn outcome(cue: &Value) -> &'static str {
-    if cue["callback"]["outcome_from_response"] == true { "from the response" } else { "" }
+fn outcome(cue: &Value) -> String {
+    let is_own = cue["callback"]["outcome_from_response"] == true;
+    if is_own { "from the response" } else { "" }.to_owned()
 }
 
 /// Empty for the default.
@@ -343,8 +312,8 @@ fn print_next_runs(call: &Call<'_>, answer: &ApiResponse) -> Result<(), CliError
         return print_next(call, answer);
     };
     let cue = change::fetch(context, found)?;
-    let (id, name) = (text_of(&cue, "id"), printable(&text_of(&cue, "name")));
-    context.output.note(&match text_of(&cue, "status") {
+    let (id, name) = (text_of(&cue, "id"), text_of(&cue, "name"));
+    print_note(&match text_of(&cue, "status") {
         status if status == "paused" => {
             format!("{name} is paused: cued cue resume {}", short_id(&id))
         }
@@ -376,8 +345,8 @@ fn change_status(call: &Call<'_>, action: &'static str) -> Result<(), CliError> 
     if call.is_set("all") {
         // The server refuses if the number of cues in this status is another than the confirmed one.
         let tags = call.texts("tag");
-        let request = ApiRequest::get("/v1/cues").query("status", from).query("limit", "1");
-        let request = tags.iter().fold(request, |request, tag| request.query("tag", *tag));
+        let mut request = ApiRequest::get("/v1/cues").query("status", from).query("limit", "1");
+        request.query.extend(call.query()?);
         let total = context.fetch(&request)?.value()?["total"].as_i64().unwrap_or(0);
         if total > 0 {
             let with =
@@ -413,11 +382,7 @@ pub fn delete(call: &Call<'_>) -> Result<(), CliError> {
 
 pub fn fire(call: &Call<'_>) -> Result<(), CliError> {
     let (context, output) = (call.context, &call.context.output);
-    let mut body = json!({});
-    if let Some(payload) = call.text("payload") {
-        body["payload_override"] = input::structured("--payload", payload)?;
-        body["merge_strategy"] = if call.is_set("replace") { "replace" } else { "merge" }.into();
-    }
+    let mut body = call.fields()?;
     let Some(cue) = &call.cue else { return Ok(()) };
     if let Some(at) = call.text("at") {
         body["send_at"] = send_at(context, cue, at)?.into();
@@ -441,7 +406,7 @@ pub fn fire(call: &Call<'_>) -> Result<(), CliError> {
     match output.is_short() {
         true => {
             let id = text_of(&answer.value()?, "execution_id");
-            output.note(&format!("Follow it: cued run wait {}", output.id(&id)))
+            print_note(&format!("Follow it: cued run wait {}", output.id(&id)))
         }
         false => Ok(()),
     }
@@ -518,7 +483,7 @@ fn report(
                 let label =
                     cues.iter().find(|cue| it["id"] == cue.id.as_str()).map(FoundCue::label);
                 let label = label.unwrap_or_else(|| text_of(it, "id"));
-                print_line(&format!("refused {label}: {}", printable(&text_of(it, "message"))))?;
+                print_line(&format!("refused {label}: {}", text_of(it, "message")))?;
             }
         }
         Format::Id => changed().try_for_each(|cue| print_line(&cue.id))?,

@@ -2,14 +2,14 @@
 
 use serde_json::{Value, json};
 
-use crate::cli::client::command::{Call, Entry, Form, Lines, Work, details, entry, own, place};
+use crate::cli::client::arguments::{find, label_of};
+use crate::cli::client::command::{Call, Entry, own, place, row};
 use crate::cli::client::commands::cue::change;
-use crate::cli::client::commands::cue::flags::{call_flags, set_callback};
+use crate::cli::client::commands::cue::flags::{call_flags, set_headers, with_part};
 use crate::cli::client::context::Context;
-use crate::cli::client::cues::{find, label_of};
+use crate::cli::client::forms::{Form, Lines, details};
 use crate::cli::client::words::message_of;
 use crate::cli::error::{CliError, refused, usage};
-use crate::cli::input;
 use crate::cli::output::print;
 use crate::cli::output::table::{Cell, details as as_text, headers, text_of};
 use crate::cli::printable::printable_lines;
@@ -24,21 +24,21 @@ const LINES: Lines = &[
     ("result", Form::Status("result")),
     ("HTTP status", Form::Text("http_status")),
     ("took", Form::Millis("duration_ms")),
-    ("error", Form::Cell(|_, result| message_of(result).into())),
+    ("error", Form::Of(message_of)),
 ];
 
 const WIDE_LINES: Lines = &[
     ("cause", Form::Words("cause")),
     ("started", Form::Time("started_at")),
     ("request", Form::Template("{request.method} {request.url}")),
-    ("sent", Form::Cell(|_, result| headers(&result["request"]["headers"]).into())),
-    ("received", Form::Cell(|_, result| headers(&result["response_headers"]).into())),
+    ("sent", Form::Of(|result| headers(&result["request"]["headers"]))),
+    ("received", Form::Of(|result| headers(&result["response_headers"]))),
 ];
 
 pub fn test_entry() -> Entry {
     let cue = place("cue", "CUE", "Id or name of a cue, for its call and its payload");
     let cue = cue.required(false).conflicts_with("url");
-    entry("test", HELP, [cue].into_iter().chain(call_flags()).map(own), Work::Code(test))
+    row("test", HELP).args([own(cue)].into_iter().chain(call_flags().map(with_part))).code(test)
 }
 
 fn test(call: &Call<'_>) -> Result<(), CliError> {
@@ -63,10 +63,10 @@ fn test(call: &Call<'_>) -> Result<(), CliError> {
 
 /// The callback of the cue, or of the URL, with what the flags change.
 fn body(call: &Call<'_>) -> Result<Value, CliError> {
-    let mut body = match (call.text("cue"), call.text("url")) {
-        (None, None) => return Err(usage("name a cue, or add --url URL")),
-        (None, Some(url)) => json!({ "callback": { "url": url } }),
-        (Some(name), _) => {
+    let mut body = match call.text("cue") {
+        None if !call.is_given("url") => return Err(usage("name a cue, or add --url URL")),
+        None => json!({}),
+        Some(name) => {
             let cue = change::fetch(call.context, &find(call.context, name)?)?;
             if cue["transport"] == "worker" {
                 let label = label_of(&cue);
@@ -77,11 +77,8 @@ fn body(call: &Call<'_>) -> Result<Value, CliError> {
             json!({ "callback": cue["callback"], "payload": cue["payload"] })
         }
     };
-    set_callback(call, &mut body)?;
-    if let Some(payload) = call.text("payload") {
-        body["payload"] = input::structured("--payload", payload)?;
-    }
-    Ok(body)
+    call.set_fields(&mut body)?;
+    set_headers(call, &mut body).map(|()| body)
 }
 
 fn shown(context: &Context, result: &Value) -> String {

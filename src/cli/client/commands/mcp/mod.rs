@@ -14,7 +14,7 @@ use crate::cli::client::commands::mcp::tools::{Tool, tools};
 use crate::cli::client::context::Context;
 use crate::cli::error::{CliError, cannot, usage};
 use crate::cli::output::{print_note, print_part};
-use crate::locks::{Condvar, Mutex};
+use crate::system::locks::{Condvar, Mutex};
 
 pub const HELP: &str = "Let AI agents schedule their own work (Model Context Protocol)
 

@@ -103,11 +103,32 @@ fn resolved(document: &Value, part: &Value) -> Value {
             }
             let fields =
                 fields.iter().map(|(name, value)| (name.clone(), resolved(document, value)));
-            fields.collect::<Map<_, _>>().into()
+            joined(fields.collect()).into()
         }
         Value::Array(parts) => parts.iter().map(|part| resolved(document, part)).collect(),
         other => other.clone(),
     }
+}
+
+/// A schema without `allOf`, which not all clients read: it has the fields of its parts, as far as it does not state them.
+fn joined(mut schema: Map<String, Value>) -> Map<String, Value> {
+    let Some(Value::Array(parts)) = schema.remove("allOf") else { return schema };
+    if schema.remove("unevaluatedProperties").is_some() {
+        schema.insert("additionalProperties".to_owned(), false.into());
+    }
+    for (name, value) in parts.into_iter().filter_map(|part| part.as_object().cloned()).flatten() {
+        match (schema.entry(name).or_insert(Value::Null), value) {
+            (Value::Object(own), Value::Object(more)) => {
+                more.into_iter().for_each(|(name, value)| {
+                    own.entry(name).or_insert(value);
+                });
+            }
+            (Value::Array(own), Value::Array(more)) => own.extend(more),
+            (own, value) if own.is_null() => *own = value,
+            _ => {}
+        }
+    }
+    schema
 }
 
 impl Tool {
@@ -135,10 +156,8 @@ impl Tool {
         }
         let body =
             resolved(document, &operation["requestBody"]["content"]["application/json"]["schema"]);
-        for part in std::iter::once(&body).chain(body["allOf"].as_array().into_iter().flatten()) {
-            properties.extend(part["properties"].as_object().cloned().unwrap_or_default());
-            required.extend(part["required"].as_array().cloned().unwrap_or_default());
-        }
+        properties.extend(body["properties"].as_object().cloned().unwrap_or_default());
+        required.extend(body["required"].as_array().cloned().unwrap_or_default());
         let (title, text) = (operation["summary"].as_str()?, operation["description"].as_str()?);
         let mut annotations = json!({"title": title});
         for (hint, is_set) in HINTS.into_iter().zip(hints) {

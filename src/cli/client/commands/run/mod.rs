@@ -7,30 +7,31 @@ use std::time::Duration;
 
 use clap::Arg;
 use jiff::SignedDuration;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::cli::client::command::{
-    Call, Columns, Entry, Form, Lines, Part, TAG_HELP, View, Work, cue_filter, details, entry,
-    flag, moment, number, own, place, run_id, switch, table, tag_filter, tag_flag,
+    Call, Entry, Part, TAG_HELP, View, cue_filter, flag, moment, number, own, place, row, run_id,
+    switch, tag_filter, tag_flag,
 };
 use crate::cli::client::context::Context;
+use crate::cli::client::forms::{Columns, Form, Lines, details, table};
 use crate::cli::client::live_output::end_on_signals;
 use crate::cli::client::words::{in_words, message_of};
 use crate::cli::error::{CliError, failed};
 use crate::cli::output::table::{
     Cell, ColumnRule, Style, headers, last_line, parse_duration, status, text_of,
 };
-use crate::cli::output::{List, print};
+use crate::cli::output::{List, print, print_note};
 use crate::cli::printable::{printable, printable_lines};
 use crate::client::event_stream::{EventStream, StreamItem, request};
-use crate::client::request::{ApiRequest, ApiResponse, ClientError, segment};
+use crate::client::request::{ApiRequest, ApiResponse, segment};
 use crate::domain::execution::CANCELLED;
 
 const COLUMNS: Columns = &[
     ("ID", Form::Id("id"), ColumnRule::Always),
     ("CUE", Form::Text("cue_name"), ColumnRule::Shortened),
     ("STATUS", Form::Status("status"), ColumnRule::Always),
-    ("RESULT", Form::Cell(|_, run| result_or_wait(run).into()), ColumnRule::Shortened),
+    ("RESULT", Form::Of(result_or_wait), ColumnRule::Shortened),
     ("SCHEDULED", Form::Time("scheduled_for"), ColumnRule::Always),
     ("LATE", Form::Millis("late_ms"), ColumnRule::Wide),
     ("TOOK", Form::Millis("duration_ms"), ColumnRule::Wide),
@@ -38,23 +39,19 @@ const COLUMNS: Columns = &[
     ("TRIGGER", Form::Words("triggered_by"), ColumnRule::Wide),
     ("WORKER", Form::Text("claimed_by_worker"), ColumnRule::Wide),
     ("CUE ID", Form::Text("cue_id"), ColumnRule::Wide),
-    ("MESSAGE", Form::Cell(|_, run| message_of(run).into()), ColumnRule::Wide),
+    ("MESSAGE", Form::Of(message_of), ColumnRule::Wide),
 ];
 
 /// Deliveries have no worker, and workers no HTTP status: the message needs the place. Attempts are seconds apart, so
 /// their time has seconds.
 const ATTEMPTS: Columns = &[
     ("ATTEMPT", Form::Text("attempt"), ColumnRule::Always),
-    (
-        "STARTED",
-        Form::Cell(|context, attempt| started(context, attempt).into()),
-        ColumnRule::Always,
-    ),
+    ("STARTED", Form::Shown(started), ColumnRule::Always),
     ("TOOK", Form::Millis("duration_ms"), ColumnRule::Always),
     ("RESULT", Form::Cell(|_, attempt| attempt_result(attempt)), ColumnRule::Always),
     ("HTTP", Form::Text("http_status"), ColumnRule::WithValue),
     ("WORKER", Form::Text("worker_id"), ColumnRule::WithValue),
-    ("MESSAGE", Form::Cell(|_, attempt| message_of(attempt).into()), ColumnRule::Shortened),
+    ("MESSAGE", Form::Of(message_of), ColumnRule::Shortened),
     ("CAUSE", Form::Words("cause"), ColumnRule::Wide),
     ("NEXT", Form::ExactTime("next_retry"), ColumnRule::Wide),
 ];
@@ -66,59 +63,50 @@ pub fn entries() -> Vec<Entry> {
         flag("timeout", "SPAN", "Give up after this time, such as 90s, 5m, 2h [default: never]");
     vec![
         list(),
-        entry(
-            "show",
-            "Show a run, its result and the reason",
-            [run_id()],
-            Work::Request("GET /v1/executions/{run}?payload=json", View::Code(show::print_run)),
-        ),
-        entry(
-            "attempts",
-            "Show the attempts of a run, oldest first",
-            [run_id(), own(switch("body", "Show the responses of the receiver, too"))],
-            Work::Request("GET /v1/executions/{run}/attempts", View::Code(print_attempts)),
-        ),
-        entry(
+        row("show", "Show a run, its result and the reason")
+            .request("GET /v1/executions/{run}?payload=json", View::Code(show::print_run)),
+        row("attempts", "Show the attempts of a run, oldest first")
+            .args([own(switch("body", "Show the responses of the receiver, too"))])
+            .request("GET /v1/executions/{run}/attempts", View::Code(print_attempts)),
+        row(
             "request",
             "Show the request that an attempt sent\n\nRequests are not stored: the server rebuilds this one, and says \
              what may differ.",
-            [run_id(), (attempt, Part::Query("attempt"))],
-            Work::Request("GET /v1/executions/{run}/request", View::Code(print_request)),
-        ),
-        entry(
+        )
+        .args([(attempt, Part::Query("attempt"))])
+        .request("GET /v1/executions/{run}/request", View::Code(print_request)),
+        row(
             "replay",
             "Run finished runs again, with the same payload\n\nEach replay is a new run and counts against the quota. \
              Runs that were cancelled are replayed by id only.",
-            replay_arguments(),
-            Work::Code(replay::replay),
-        ),
-        entry(
+        )
+        .args(replay_arguments())
+        .code(replay::replay),
+        row(
             "retry",
             "Send a waiting run now\n\nIts attempts and the rest of its retry policy stay. A run that \
              has ended is replayed instead: cued run replay.",
-            [run_id()],
-            Work::Request(
-                "POST /v1/executions/{run}/retry",
-                View::Sentence("id", "sending run {run} now; see `cued run show {run}`"),
-            ),
+        )
+        .request(
+            "POST /v1/executions/{run}/retry",
+            View::Sentence("id", "sending run {run} now; see `cued run show {run}`"),
         ),
-        entry(
+        row(
             "cancel",
             "End a waiting run without sending it\n\nIt becomes failed, but nobody is notified.",
-            [run_id()],
-            Work::Request(
-                "POST /v1/executions/{run}/cancel",
-                View::Sentence("id", "cancelled run {run} of {cue_name}"),
-            ),
+        )
+        .request(
+            "POST /v1/executions/{run}/cancel",
+            View::Sentence("id", "cancelled run {run} of {cue_name}"),
         ),
         verify_entry(),
-        entry(
+        row(
             "wait",
             "Wait for a run to finish\n\nExits with 0 if it succeeds, with 8 if it fails or is cancelled, and with 1 if \
              the time is over before.",
-            [run_id(), own(timeout.value_parser(parse_duration))],
-            Work::Code(wait),
-        ),
+        )
+        .args([run_id(), own(timeout.value_parser(parse_duration))])
+        .code(wait),
     ]
 }
 
@@ -129,69 +117,56 @@ fn list() -> Entry {
     let trigger = "Only with this trigger: schedule, manual_fire ('fired by hand') or replay";
     let cause = "Only with this cause of the last failure, such as timeout, status_5xx or expired";
     let outcome = "Only with this state of the outcome, such as verification_pending or missing";
-    entry(
-        "list",
-        "List runs, newest first",
-        [
+    let failed = switch("failed", "Only failed runs").conflicts_with("status");
+    row("list", "List runs, newest first")
+        .args([
             cue_filter(),
             tag_filter(),
             (flag("status", "STATUS", states), Part::Query("status__in")),
-            (
-                switch("failed", "Only failed runs").conflicts_with("status"),
-                Part::QuerySwitch("status__in", "failed"),
-            ),
+            (failed, Part::QuerySwitch("status__in", "failed")),
             (moment("since", since), Part::QueryMoment("since")),
             (moment("until", "Only created before then"), Part::QueryMoment("until")),
             (flag("trigger", "TRIGGER", trigger), Part::QueryWords("triggered_by")),
             (flag("cause", "CAUSE", cause), Part::QueryWords("cause")),
             (flag("worker", "ID", "Only claimed by this worker"), Part::Query("worker_id")),
             (flag("outcome", "STATE", outcome), Part::QueryWords("outcome_state")),
-        ],
-        Work::Request("GET /v1/executions", View::Pages("id", "executions", COLUMNS)),
-    )
+        ])
+        .request("GET /v1/executions", View::Pages("id", "executions", COLUMNS))
 }
 
 fn verify_entry() -> Entry {
     let invalid = switch("invalid", "Reject the outcome instead of accepting it");
     let reopen = switch("reopen", "Withdraw the verdict; the outcome waits for another one");
-    entry(
-        "verify",
-        "Accept or reject the outcome that a run reported",
-        [
+    row("verify", "Accept or reject the outcome that a run reported")
+        .args([
             run_id(),
             own(invalid),
-            own(flag("reason", "TEXT", "Reason of the verdict")),
+            (flag("reason", "TEXT", "Reason of the verdict"), Part::Body("reason")),
             own(reopen.conflicts_with_all(["invalid", "reason"])),
-        ],
-        Work::Code(verify),
-    )
+        ])
+        .code(verify)
 }
 
 fn replay_arguments() -> [(Arg, Part); 8] {
-    let runs = place(
-        "runs",
-        "RUN",
-        "Ids of runs, or at least 8 characters of the beginning or end of each",
-    );
+    let runs = "Ids of runs, or at least 8 characters of the beginning or end of each";
+    let runs = place("runs", "RUN", runs).num_args(1..).required(false);
+    let runs = runs.required_unless_present("failed").conflicts_with("failed");
     let failed = "Replay all failed runs that match the other flags, oldest first; cancelled ones are left out";
     let since = "Only created since then: a time span until now (1h), a date or an instant";
     let cause = "Only with this cause of the failure, such as timeout or status_5xx";
-    let runs = runs
-        .required(false)
-        .num_args(1..)
-        .required_unless_present("failed")
-        .conflicts_with("failed");
+    let dry_run = "Count the runs that would be replayed, and stop";
+    let (cue, filters_by_cue) = cue_filter();
+    let until = moment("until", "Only created before then").requires("failed");
     [
-        runs,
-        switch("failed", failed),
-        flag("cue", "CUE", "Only of this cue, by id or name").requires("failed"),
-        tag_flag(TAG_HELP).conflicts_with("runs"),
-        moment("since", since).requires("failed"),
-        moment("until", "Only created before then").requires("failed"),
-        flag("cause", "CAUSE", cause).requires("failed"),
-        switch("dry-run", "Count the runs that would be replayed, and stop").requires("failed"),
+        own(runs),
+        own(switch("failed", failed)),
+        (cue.requires("failed"), filters_by_cue),
+        (tag_flag(TAG_HELP).conflicts_with("runs"), Part::BodyList("tags")),
+        (moment("since", since).requires("failed"), Part::QueryMoment("since")),
+        (until, Part::QueryMoment("until")),
+        (flag("cause", "CAUSE", cause).requires("failed"), Part::QueryWords("cause")),
+        own(switch("dry-run", dry_run).requires("failed")),
     ]
-    .map(own)
 }
 
 fn started(context: &Context, attempt: &Value) -> String {
@@ -246,10 +221,8 @@ fn verify(call: &Call<'_>) -> Result<(), CliError> {
     let request = if call.is_set("reopen") {
         ApiRequest::post(format!("/v1/executions/{id}/verification-pending"))
     } else {
-        let mut body = json!({"valid": !call.is_set("invalid")});
-        if let Some(reason) = call.text("reason") {
-            body["reason"] = reason.into();
-        }
+        let mut body = call.fields()?;
+        body["valid"] = (!call.is_set("invalid")).into();
         ApiRequest::post(format!("/v1/executions/{id}/verify")).json(body)
     };
     let answer = call.context.send(&request)?;
@@ -304,7 +277,7 @@ fn print_request(call: &Call<'_>, answer: &ApiResponse) -> Result<(), CliError> 
     print(&format!("{first}\n{}{body}", lines_of(&headers(&sent["headers"]))))?;
     match text_of(&sent, "why") {
         why if why.is_empty() => Ok(()),
-        why => output.note(&format!("{}.", lines_of(&why).trim_end())),
+        why => print_note(&format!("{}.", lines_of(&why).trim_end())),
     }
 }
 
@@ -324,7 +297,7 @@ const LINES: Lines = &[
     ("status", Form::Status("status")),
     ("attempts", Form::Template("{attempts} of {max_attempts}")),
     ("HTTP status", Form::Text("http_status")),
-    ("error", Form::Cell(|_, run| message_of(run).into())),
+    ("error", Form::Of(message_of)),
     ("took", Form::Millis("duration_ms")),
 ];
 
@@ -351,11 +324,7 @@ pub fn until_ended(
     let clock = context.client.clock();
     let deadline = timeout.map(|timeout| clock.monotonic().saturating_add(timeout.unsigned_abs()));
     let mut stream = match context.open_stream(request(Some(END_TYPES), Some(&cue_id)), deadline) {
-        Err(CliError::Client(ClientError::Refused(refused)))
-            if refused.code == "too_many_streams" =>
-        {
-            None
-        }
+        Err(error) if error.code() == "too_many_streams" => None,
         stream => Some(stream?),
     };
     loop {
@@ -367,7 +336,7 @@ pub fn until_ended(
             Err(error) => return Err(error),
         }
         let may_go_on = match &mut stream {
-            Some(stream) => next_end(context, stream, &id)?,
+            Some(stream) => next_end(stream, &id)?,
             None => {
                 let left =
                     deadline.map_or(READ_INTERVAL, |at| at.saturating_sub(clock.monotonic()));
@@ -383,13 +352,13 @@ pub fn until_ended(
 }
 
 /// Waits until the run may have ended. Returns whether that was before the deadline of the stream.
-fn next_end(context: &Context, stream: &mut EventStream<'_>, id: &str) -> Result<bool, CliError> {
+fn next_end(stream: &mut EventStream<'_>, id: &str) -> Result<bool, CliError> {
     while let Some(item) = stream.next_item()? {
         match item {
             // Without a position after a lost connection, its events are lost too.
             StreamItem::Hello { .. } => return Ok(true),
             StreamItem::Lost(reason) => {
-                context.output.note(&format!("connection lost ({reason}); connecting again"))?;
+                print_note(&format!("connection lost ({reason}); connecting again"))?;
             }
             // A burst stands for events of any run, as a reset does.
             StreamItem::Event(event)

@@ -7,16 +7,13 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::cli::client::arguments::{Moment, find_run};
+use crate::cli::client::arguments::find_run;
 use crate::cli::client::command::Call;
 use crate::cli::client::context::Context;
-use crate::cli::client::cues::find_maybe_id;
 use crate::cli::client::live_output::Interrupt;
-use crate::cli::client::words::of_words;
 use crate::cli::error::{CliError, not_found, refused};
 use crate::cli::output::table::text_of;
-use crate::cli::output::{Format, count, print, print_line, yaml};
-use crate::cli::printable::printable;
+use crate::cli::output::{Format, count, print, print_line, print_note, yaml};
 use crate::cli::progress::Bar;
 use crate::client::request::ApiRequest;
 
@@ -46,29 +43,16 @@ pub fn replay(call: &Call<'_>) -> Result<(), CliError> {
     let answer = context.send(&ApiRequest::post(format!("/v1/executions/{id}/replay")))?;
     let output = &context.output;
     let sentence = |new: &Value| {
-        format!("replayed run {} as {}", output.id(id), printable(&output.id(&text_of(new, "id"))))
+        format!("replayed run {} as {}", output.id(id), output.id(&text_of(new, "id")))
     };
     output.done(&answer, "id", sentence)
 }
 
 fn replay_failed(call: &Call<'_>) -> Result<(), CliError> {
     let context = call.context;
-    let instant = |id: &str| {
-        let moment: Option<&Moment> = call.get(id);
-        moment.map(|moment| moment.resolve(context)).transpose()
-    };
-    let fields = [
-        ("cue_id", find_maybe_id(context, call.text("cue"))?),
-        ("cause", call.text("cause").map(of_words)),
-        ("since", instant("since")?.map(|at| at.to_string())),
-        ("until", instant("until")?.map(|at| at.to_string())),
-    ];
-    let fields =
-        fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?.into())));
-    let mut filter = Value::Object(fields.collect());
-    let tags = call.texts("tag");
-    if !tags.is_empty() {
-        filter["tags"] = json!(tags);
+    let mut filter = call.fields()?;
+    for (field, value) in call.query()? {
+        filter[field] = value.into();
     }
     let ids = find(context, filter.clone())?;
     let runs = count(ids.len() as u64, "failed run");
@@ -97,7 +81,7 @@ fn replay_failed(call: &Call<'_>) -> Result<(), CliError> {
         let flags = flags
             .iter()
             .filter_map(|(flag, field)| Some(format!(" --{flag} {}", filter[*field].as_str()?)));
-        let flags = flags.chain(tags.iter().map(|tag| format!(" --tag {tag}")));
+        let flags = flags.chain(call.texts("tag").into_iter().map(|tag| format!(" --tag {tag}")));
         format!("To replay the rest: cued run replay --failed{}", flags.collect::<String>())
     })
 }
@@ -162,7 +146,7 @@ fn replay_parts(
             Err(error) if done == 0 => return Err(error),
             Err(error) => {
                 bar.end();
-                context.output.note(&format!("stopped after {progress}. {}", rest(left)))?;
+                print_note(&format!("stopped after {progress}. {}", rest(left)))?;
                 result = Err(error);
                 break;
             }
@@ -177,11 +161,11 @@ fn replay_parts(
         for it in skipped.iter().take(MAX_NAMED) {
             let line =
                 format!("  {}  {}", context.output.id(&text_of(it, "id")), text_of(it, "code"));
-            context.output.note(&printable(&line))?;
+            print_note(&line)?;
         }
         if skipped.len() > MAX_NAMED {
             let more = skipped.len() - MAX_NAMED;
-            context.output.note(&format!("  and {more} more; --json names them all"))?;
+            print_note(&format!("  and {more} more; --json names them all"))?;
         }
     }
     result?;

@@ -2,15 +2,16 @@
 
 use serde_json::Value;
 
-use crate::cli::client::command::{Call, Form, Lines, details};
+use crate::cli::client::command::Call;
 use crate::cli::client::commands::run::{result_of, wait_of};
 use crate::cli::client::context::Context;
+use crate::cli::client::forms::{Form, Lines, details};
 use crate::cli::client::words::{in_words, message_of};
 use crate::cli::error::CliError;
 use crate::cli::output::table::{Cell, Style, Times, details as as_text, duration, text_of};
 use crate::cli::output::{count, print};
 use crate::cli::width::cut;
-use crate::client::request::{ApiRequest, ApiResponse, ClientError, segment};
+use crate::client::request::{ApiRequest, ApiResponse, segment};
 use crate::domain::account::plan::{LIMIT_EXCEEDED, NO_LIMIT};
 use crate::domain::execution::CANCELLED;
 
@@ -30,11 +31,11 @@ const LINES: Lines = &[
     ("took", Form::Millis("duration_ms")),
     ("next attempt", Form::Time("next_retry")),
     ("gives up at", Form::Time("expires_at")),
-    ("claimed by", Form::Cell(claim)),
+    ("claimed by", Form::Shown(claim)),
     ("lease until", Form::Time("lease_expires_at")),
     ("HTTP status", Form::Text("http_status")),
     ("cause", Form::Words("cause")),
-    ("error", Form::Cell(|_, run| message_of(run).into())),
+    ("error", Form::Of(message_of)),
     ("answer", Form::Text("response_body")),
     ("delivered", Form::Time("delivered_at")),
     ("result due", Form::Time("outcome_due_at")),
@@ -42,14 +43,14 @@ const LINES: Lines = &[
     ("reported", Form::Time("outcome.recorded_at")),
     ("result", Form::Text("outcome.result")),
     ("metadata", Form::Json("outcome.metadata")),
-    ("reported error", Form::Cell(reported_error)),
+    ("reported error", Form::Of(reported_error)),
     ("external id", Form::Json("evidence.external_id")),
     ("result URL", Form::Json("evidence.result_url")),
     ("result ref", Form::Json("evidence.result_ref")),
     ("result type", Form::Json("evidence.result_type")),
     ("summary", Form::Json("evidence.summary")),
     ("artifacts", Form::Json("evidence.artifacts")),
-    ("verdict", Form::Cell(verdict)),
+    ("verdict", Form::Of(verdict)),
     ("verified", Form::Time("verdict.verified_at")),
     ("trigger", Form::Words("triggered_by")),
     ("replay of", Form::Text("replayed_from")),
@@ -78,9 +79,7 @@ fn transport_of(context: &Context, cue: &str) -> Result<Value, CliError> {
         ApiRequest::get(format!("/v1/cues/{}", segment(cue))).query("execution_limit", "1");
     match context.fetch(&request) {
         Ok(answer) => Ok(answer.value()?["transport"].take()),
-        Err(CliError::Client(ClientError::Refused(refused))) if refused.status == 404 => {
-            Ok(Value::Null)
-        }
+        Err(error) if error.status() == Some(404) => Ok(Value::Null),
         Err(error) => Err(error),
     }
 }
@@ -95,12 +94,12 @@ fn why_cell(context: &Context, run: &Value) -> Cell {
     Cell::new(failure_reason(run, &context.output.times), style)
 }
 
-fn claim(context: &Context, run: &Value) -> Cell {
+fn claim(context: &Context, run: &Value) -> String {
     match (run["claimed_by_worker"].as_str(), run["claimed_at"].as_str()) {
         (Some(worker), Some(at)) => {
-            format!("{worker}, since {}", context.output.times.instant(at)).into()
+            format!("{worker}, since {}", context.output.times.instant(at))
         }
-        _ => Cell::default(),
+        _ => String::new(),
     }
 }
 
@@ -116,20 +115,20 @@ fn outcome(_: &Context, run: &Value) -> Cell {
 }
 
 /// An error of up to 2,000 characters is that of the run, and shown above.
-fn reported_error(_: &Context, run: &Value) -> Cell {
+fn reported_error(run: &Value) -> String {
     let error = text_of(run, "outcome.error");
-    if error == text_of(run, "error_message") { Cell::default() } else { error.into() }
+    if error == text_of(run, "error_message") { String::new() } else { error }
 }
 
-fn verdict(_: &Context, run: &Value) -> Cell {
+fn verdict(run: &Value) -> String {
     let word = match run["verdict"]["valid"].as_bool() {
         Some(true) => "valid",
         Some(false) => "not valid",
         None => "",
     };
     match text_of(run, "verdict.reason") {
-        reason if reason.is_empty() => word.into(),
-        reason => format!("{word}: {reason}").into(),
+        reason if reason.is_empty() => word.to_owned(),
+        reason => format!("{word}: {reason}"),
     }
 }
 

@@ -12,11 +12,11 @@ use serde::Deserialize;
 use serde_json::json;
 use url::Url;
 
-use crate::cli::client::commands::sign_in::{nothing_entered, open};
-use crate::cli::client::context::{Context, ask, can_ask, prompt};
+use crate::cli::client::commands::sign_in::open;
+use crate::cli::client::context::{Context, ask, can_ask, nothing_entered, prompt};
 use crate::cli::error::{CliError, bad_email, failed};
+use crate::cli::output::print_note;
 use crate::cli::output::table::text_of;
-use crate::cli::printable::printable;
 use crate::client::request::ApiRequest;
 use crate::domain::account::credentials::Email;
 
@@ -74,7 +74,7 @@ pub fn sign_in(context: &Context, email: Option<&str>, may_open: bool) -> Result
     };
     // Before anything is asked about it.
     if let Some(email) = &email {
-        Email::parse(email).map_err(|error| bad_email(&printable(email), error))?;
+        Email::parse(email).map_err(|error| bad_email(email, error))?;
     }
     let admits = server.mail == "log" && server.registration != "closed";
     if admits && let Some(email) = &email {
@@ -122,7 +122,6 @@ fn is_same(known: &str, email: &str) -> bool {
 fn confirm_another(context: &Context, accounts: &[String], email: &str) -> Result<(), CliError> {
     let is_known = accounts.iter().any(|known| is_same(known, email));
     let Some(first) = accounts.first().filter(|_| !is_known) else { return Ok(()) };
-    let (email, first) = (printable(email), printable(first));
     context.confirm(&format!(
         "{email} is new on this server; its first account is {first}. Create another one?"
     ))
@@ -132,14 +131,12 @@ fn confirm_another(context: &Context, accounts: &[String], email: &str) -> Resul
 fn register(context: &Context, email: &str) -> Result<Option<String>, CliError> {
     let request = ApiRequest::post("/v1/auth/register").json(json!({ "email": email })).anonymous();
     match context.send(&request) {
-        Err(CliError::Client(error))
-            if ["duplicate_email", "registration_disabled"].contains(&error.code()) =>
-        {
+        Err(error) if ["duplicate_email", "registration_disabled"].contains(&error.code()) => {
             Ok(None)
         }
         answer => {
             let value = answer?.value()?;
-            context.output.note(&format!("Created an account for {}.", printable(email)))?;
+            print_note(&format!("Created an account for {email}."))?;
             Ok(value["api_key"].as_str().map(str::to_owned))
         }
     }
@@ -147,7 +144,7 @@ fn register(context: &Context, email: &str) -> Result<Option<String>, CliError> 
 
 impl PendingLogin<'_> {
     fn note(&self, text: &str) -> Result<(), CliError> {
-        self.context.output.note(text)
+        print_note(text)
     }
 
     fn show_page(&self, may_open: bool) -> Result<(), CliError> {
@@ -155,8 +152,8 @@ impl PendingLogin<'_> {
         let is_open = may_open && open::open(page);
         let what =
             if is_open { "The browser opens this page" } else { "Open this page in a browser" };
-        self.note(&format!("{what} and enter your email address:\n\n  {}\n", printable(page)))?;
-        self.note(&format!("It shows the code {}.", printable(&self.login.user_code)))?;
+        self.note(&format!("{what} and enter your email address:\n\n  {}\n", page))?;
+        self.note(&format!("It shows the code {}.", self.login.user_code))?;
         prompt("Or enter the address here: ").map(drop)
     }
 
@@ -165,11 +162,11 @@ impl PendingLogin<'_> {
         let request = ApiRequest::post("/v1/auth/device-code/submit-email").json(body).anonymous();
         self.context.fetch(&request)?;
         self.is_mailed = true;
-        self.announce_mail(&printable(email))
+        self.announce_mail(email)
     }
 
     fn announce_mail(&self, recipient: &str) -> Result<(), CliError> {
-        let code = printable(&self.login.user_code);
+        let code = &self.login.user_code;
         if self.server.mail == "log" {
             self.note(&format!(
                 "This server sends no mail. If {recipient} has an account, its link is in the log of the server: ask its \
@@ -274,7 +271,7 @@ impl PendingLogin<'_> {
         let request = ApiRequest::post("/v1/auth/verify").form(&fields).anonymous();
         match self.context.fetch(&request) {
             // A page for people.
-            Err(CliError::Client(error)) if matches!(error.status(), Some(400..500)) => {
+            Err(error) if matches!(error.status(), Some(400..500)) => {
                 self.note("This link is not valid, or not any more; a newer mail replaces it.")
             }
             result => result.map(drop),

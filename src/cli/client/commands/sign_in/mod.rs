@@ -5,22 +5,20 @@
 mod device_flow;
 pub mod open;
 
-use std::io;
-
 use clap::Args;
-use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
 use serde_json::Value;
 
-use crate::cli::client::command::{Call, ClientAction, Form, Lines, details};
-use crate::cli::client::commands::account::{plan, quota, runs};
+use crate::cli::client::arguments::items;
+use crate::cli::client::command::{Call, ClientAction};
+use crate::cli::client::commands::account::{plan, runs};
 use crate::cli::client::context::{
-    ClientArgs, Context, ask, can_ask, credentials_path, environment, prompt,
+    ClientArgs, Context, ask_hidden, can_ask, credentials_path, environment,
 };
-use crate::cli::error::{CliError, cannot, failed, usage};
+use crate::cli::client::forms::{Form, Lines, details};
+use crate::cli::error::{CliError, failed, refused, usage};
 use crate::cli::input;
 use crate::cli::output::table::text_of;
-use crate::cli::output::{List, print_line};
-use crate::cli::printable::printable;
+use crate::cli::output::{print_line, print_note};
 use crate::client::credentials::{
     ConnectionChoice, Credentials, DEFAULT_PROFILE, KEY_VARIABLES, Profile, Target, host_of,
     normal_url,
@@ -30,8 +28,7 @@ use crate::domain::account::credentials::may_contain_secret;
 
 /// The id of the key that a command uses; `None` if the server does not mark it.
 fn own_key_id(context: &Context) -> Result<Option<String>, CliError> {
-    let keys =
-        List::from_response(&context.fetch(&ApiRequest::get("/v1/auth/keys"))?, "keys")?.items;
+    let keys = items(context, &ApiRequest::get("/v1/auth/keys"), "keys", u64::MAX)?;
     Ok(keys.iter().find(|key| key["current"] == true).map(|key| text_of(key, "id")))
 }
 
@@ -65,7 +62,7 @@ impl ClientAction for Login {
             check_argument(argument)?;
         }
         let path = credentials_path()?;
-        let credentials = Credentials::read(&path).map_err(ClientError::from)?;
+        let credentials = Credentials::read(&path)?;
         let named = args.profile.clone().or_else(variable_profile);
         if named.as_ref().is_some_and(|name| name.is_empty() || name.contains(char::is_control)) {
             return Err(usage("--profile: a name has one character or more"));
@@ -79,18 +76,17 @@ impl ClientAction for Login {
                 name.ends_with("URL") || name.ends_with("BASE") || name.ends_with("_CA")
             })
         };
-        let found =
-            Target::resolve(&chosen, &env, &credentials, &path).map_err(ClientError::from)?;
+        let found = Target::resolve(&chosen, &env, &credentials, &path)?;
         let profile =
             named.or(found.profile).unwrap_or_else(|| free_profile(&credentials, &found.url));
         // Later commands may run in another folder.
         let ca = args.ca.clone().or(found.ca).map(|ca| std::path::absolute(&ca).unwrap_or(ca));
-        Ok(Target { url: found.url, key: None, profile: Some(profile), key_variable: None, ca })
+        Ok(Target { url: found.url, profile: Some(profile), ca, ..Target::default() })
     }
 
     fn run(self, context: &Context) -> Result<(), CliError> {
         // A key that could not be stored would be lost.
-        Credentials::check_writable(&credentials_path()?).map_err(ClientError::from)?;
+        Credentials::check_writable(&credentials_path()?)?;
         let is_entered = self.key.is_some();
         let key = match self.key {
             Some(_) => read_key()?,
@@ -113,17 +109,14 @@ fn free_profile(credentials: &Credentials, url: &str) -> String {
 /// Verifies a key and stores it. Its profile becomes the current one, unless the command line names it and there is one.
 fn finish(context: &Context, api_key: String, is_entered: bool) -> Result<(), CliError> {
     let signed_in = context.at(Target { key: Some(api_key.clone()), ..context.target.clone() })?;
-    let me = signed_in.send(&ApiRequest::get("/v1/auth/me")).map_err(|error| match error {
-        CliError::Client(ClientError::Refused(mut refused))
-            if is_entered && refused.status == 401 =>
-        {
-            refused.say(format!(
-                "{} does not accept the API key that was entered",
-                context.target.url
-            ));
-            CliError::Client(ClientError::Refused(refused))
+    let me = signed_in.send(&ApiRequest::get("/v1/auth/me")).map_err(|error| {
+        let url = &context.target.url;
+        match error.status() {
+            Some(401) if is_entered => {
+                error.saying(format!("{url} does not accept the API key that was entered"))
+            }
+            _ => error,
         }
-        error => error,
     })?;
     let email = text_of(&me.value()?, "email");
     // Without it, `cued logout` looks it up.
@@ -133,9 +126,9 @@ fn finish(context: &Context, api_key: String, is_entered: bool) -> Result<(), Cl
     let profile = Profile { url, api_key, email, key_id, ca };
     let (before, current) = store(context, &name, &profile)?;
     if let Some(name) = KEY_VARIABLES.into_iter().find(|name| environment(name).is_some()) {
-        context.output.note(&format!("{name} is set, and counts before this profile: unset it"))?;
+        print_note(&format!("{name} is set, and counts before this profile: unset it"))?;
     }
-    let (url, email) = (profile.url, printable(&profile.email));
+    let (url, email) = (profile.url, profile.email);
     context
         .output
         .done(&me, "id", |_| format!("Signed in to {url} as {email} (profile {name})."))?;
@@ -143,11 +136,11 @@ fn finish(context: &Context, api_key: String, is_entered: bool) -> Result<(), Cl
         (before.filter(|before| *before != name), current.as_ref() == Some(&name))
     {
         let line = format!("Commands now use profile {name}; for the other: --profile {before}");
-        return context.output.note(&line);
+        return print_note(&line);
     }
     match current.filter(|current| *current != name && variable_profile().is_none()) {
         None => Ok(()),
-        Some(current) => context.output.note(&format!(
+        Some(current) => print_note(&format!(
             "Commands still use profile {current}.\nFor the new one: --profile {name}, or CUED_PROFILE={name}"
         )),
     }
@@ -186,10 +179,10 @@ fn store(
         Some(id) if normal_url(&old.url) == profile.url && old.email == profile.email => {
             format!(": `cued account keys revoke {id}`")
         }
-        _ => format!(" for {} at {}", printable(&old.email), old.url),
+        _ => format!(" for {} at {}", old.email, old.url),
     };
     let text = format!("The earlier key of profile {name} is replaced, and still valid{advice}");
-    context.output.note(&text).map(|()| profiles)
+    print_note(&text).map(|()| profiles)
 }
 
 /// Returns whether a replaced key may still sign somebody in. That of a deleted database has nothing to revoke.
@@ -202,7 +195,7 @@ fn may_be_valid(context: &Context, old: &Profile) -> bool {
     let target = Target { url, key: Some(old.api_key.clone()), ..context.target.clone() };
     let answer =
         context.at(target).and_then(|of_old| of_old.fetch(&ApiRequest::get("/v1/auth/me")));
-    !matches!(answer, Err(CliError::Client(error)) if error.status() == Some(401))
+    !answer.is_err_and(|error| error.status() == Some(401))
 }
 
 /// Refuses a key that was given as an argument, and does not repeat it.
@@ -232,31 +225,13 @@ fn read_key() -> Result<String, CliError> {
     Ok(key.to_owned())
 }
 
-fn nothing_entered() -> CliError {
-    usage("nothing was entered")
-}
-
-/// Asks for a text that does not appear on the screen.
-pub fn ask_hidden(question: &str) -> Result<String, CliError> {
-    let failed = |error| cannot("hide the input", error);
-    let shown = tcgetattr(io::stdin()).map_err(failed)?;
-    let mut hidden = shown.clone();
-    hidden.local_modes.remove(LocalModes::ECHO);
-    tcsetattr(io::stdin(), OptionalActions::Flush, &hidden).map_err(failed)?;
-    let answer = ask(question);
-    tcsetattr(io::stdin(), OptionalActions::Now, &shown).map_err(failed)?;
-    // The end of the line was not shown either.
-    prompt("\n")?;
-    answer?.ok_or_else(nothing_entered)
-}
-
 const ACCOUNT: Lines = &[
     ("email", Form::Text("email")),
-    ("plan", Form::Cell(|_, user| plan(user, &["plan"], "monthly_execution_limit"))),
-    ("cues", Form::Cell(|_, user| quota(user, "active_cues", "active_cue_limit", " active"))),
+    ("plan", Form::Of(|user| plan(user, "{plan}", "monthly_execution_limit"))),
+    ("cues", Form::Quota("active_cues", "active_cue_limit", " active")),
     ("runs", Form::Cell(|_, user| runs(user, "executions_this_month", "monthly_execution_limit"))),
-    ("server", Form::Cell(|context, _| context.target.url.as_str().into())),
-    ("key", Form::Cell(|context, user| key(context, user).into())),
+    ("server", Form::Shown(|context, _| context.target.url.clone())),
+    ("key", Form::Shown(key)),
 ];
 
 #[derive(Debug, Args)]
@@ -272,8 +247,7 @@ pub struct Logout {
 
 impl ClientAction for Logout {
     fn run(self, context: &Context) -> Result<(), CliError> {
-        let path = credentials_path()?;
-        let credentials = Credentials::read(&path).map_err(ClientError::from)?;
+        let credentials = Credentials::read(&credentials_path()?)?;
         let names: Vec<String> = if self.all {
             credentials.profiles.keys().cloned().collect()
         } else {
@@ -294,7 +268,7 @@ impl ClientAction for Logout {
                 Ok(()) => {}
                 // With --all, a server that cannot be reached does not keep the others.
                 Err(error) if failed.is_none() => failed = Some(error),
-                Err(error) => context.output.note(&error.to_string())?,
+                Err(error) => print_note(&error.to_string())?,
             }
         }
         failed.map_or(Ok(()), Err)
@@ -311,7 +285,7 @@ fn leave(
     if !keeps_key {
         revoke(context, name, profile)?;
     }
-    remove(context, name)?;
+    remove(name)?;
     if context.output.format.is_json() {
         return Ok(());
     }
@@ -324,8 +298,8 @@ fn revoke(context: &Context, name: &str, profile: &Profile) -> Result<(), CliErr
         url: normal_url(&profile.url),
         key: Some(profile.api_key.clone()),
         profile: Some(name.to_owned()),
-        key_variable: None,
         ca: profile.ca.clone(),
+        ..Target::default()
     })?;
     let id = profile.key_id.clone().map_or_else(|| own_key_id(&of_profile), |id| Ok(Some(id)));
     let revoked = id.and_then(|id| {
@@ -336,23 +310,20 @@ fn revoke(context: &Context, name: &str, profile: &Profile) -> Result<(), CliErr
     let keep = format!("`cued logout --profile {name} --keep-key` removes only the profile");
     match revoked {
         // The key is revoked already.
-        Err(CliError::Client(error)) if matches!(error.status(), Some(401 | 404)) => {
-            context.output.note("The key was not valid any more.")
+        Err(error) if matches!(error.status(), Some(401 | 404)) => {
+            print_note("The key was not valid any more.")
         }
-        Err(CliError::Client(error)) if error.status() == Some(409) || error.exit_code() == 1 => {
-            Err(if error.status() == Some(409) {
-                CliError::Refused(format!("This is your last key, so it stays valid; {keep}"))
-            } else {
-                CliError::Failed(format!(
-                    "{error}. Nothing was changed, the key is still valid; {keep}"
-                ))
-            })
+        Err(error) if error.status() == Some(409) => {
+            Err(refused(format!("This is your last key, so it stays valid; {keep}")))
+        }
+        Err(CliError::Client(error)) if error.exit_code() == 1 => {
+            Err(failed(format!("{error}. Nothing was changed, the key is still valid; {keep}")))
         }
         result => result,
     }
 }
 
-fn remove(context: &Context, name: &str) -> Result<(), CliError> {
+fn remove(name: &str) -> Result<(), CliError> {
     let path = credentials_path()?;
     let others = Credentials::update(&path, |credentials| {
         credentials.profiles.remove(name);
@@ -365,12 +336,10 @@ fn remove(context: &Context, name: &str) -> Result<(), CliError> {
             Some(_) => Vec::new(),
         }
     });
-    let others = others.map_err(ClientError::from)?.join(", ");
+    let others = others?.join(", ");
     match others.is_empty() {
         true => Ok(()),
-        false => context
-            .output
-            .note(&format!("No profile is current now; name one by --profile: {others}")),
+        false => print_note(&format!("No profile is current now; name one by --profile: {others}")),
     }
 }
 
@@ -402,7 +371,7 @@ fn other_profiles(context: &Context) -> Result<String, CliError> {
     if context.output.format.is_json() {
         return Ok(String::new());
     }
-    let credentials = Credentials::read(&path).map_err(ClientError::from)?;
+    let credentials = Credentials::read(&path)?;
     let target = &context.target;
     let used = target.profile.as_ref().filter(|_| target.key_variable.is_none());
     let mark = |name: &String| match () {

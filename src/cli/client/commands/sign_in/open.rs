@@ -14,6 +14,7 @@ use crate::cli::client::command::ClientAction;
 use crate::cli::client::context::{Context, environment};
 use crate::cli::client::live_output::Interrupt;
 use crate::cli::error::{CliError, usage};
+use crate::cli::output::print_note;
 use crate::cli::output::table::text_of;
 use crate::client::request::ApiRequest;
 
@@ -44,11 +45,9 @@ impl ClientAction for Open {
         }
         let before = sessions(context);
         let Some(_file) = open_secret(&page(&answer.value()?)) else {
-            return context
-                .output
-                .note("Open this URL in a browser. It works once, for five minutes.");
+            return print_note("Open this URL in a browser. It works once, for five minutes.");
         };
-        context.output.note("Opened in the browser. The URL works once, for five minutes.")?;
+        print_note("Opened in the browser. The URL works once, for five minutes.")?;
         // A browser that is started now takes a while to read the file.
         let interrupt = Interrupt::listen()?;
         let clock = context.client.clock();

@@ -3,8 +3,8 @@ import { ApiError, anchor, busily, card, duration, fieldError, get, go, html, li
   patch, post, sendsMail, sentence, state, update, yourZone } from "../../kit.js";
 import { check, field, focusProblem, usedZone, zoneList } from "../../parts/form.js";
 import { tagsField } from "../../parts/tag_field.js";
-import { ALERTS, ALL_ALERTS, EVENTS, REMINDERS, REPEATS, SERVICES, createBody, formOf, patchBody,
-  problemsOf, withEvent } from "./services.js";
+import { ALERTS, ALL_ALERTS, EVENTS, REMINDERS, REPEATS, SERVICES, SETTINGS, createBody, formOf,
+  patchBody, problemsOf, withEvent } from "./services.js";
 
 export const PATH = "v1/channels";
 export const pathOf = (id) => `${PATH}/${encodeURIComponent(id)}`;
@@ -58,7 +58,7 @@ export function formView(data) {
 
 function settings(data) {
   const { channel: { type }, isEdit, was } = data;
-  const { name, settings, how, guide } = SERVICES[type];
+  const { name, how, guide } = SERVICES[type];
   const more = !guide ? "" : guide.startsWith("#")
     ? anchor(guide, "See your alert secret", "button")
     : html`<a class="button" href=${guide} target="_blank" rel="noreferrer">${
@@ -67,7 +67,7 @@ function settings(data) {
     was[name].includes("…") && { help: "Stored. Leave it unchanged to keep it." };
   return html`<div class="pad stack"><p class="wrap">${how}</p>${
     type === "email" && !sendsMail() ? note("This server sends no mail: its mails go to its log, so "
-      + "nobody gets them.", "warn") : ""}${more}${settings.map(
+      + "nobody gets them.", "warn") : ""}${more}${SETTINGS[type].map(
     ([name, label, more]) => bound(data, name, label, { ...more, ...kept(name) }))}${
     isEdit ? bound(data, "name", "Name") : bound(data, "name", "Name (optional)",
       { help: "Leave empty to name it after the service and topic." })}</div>`;

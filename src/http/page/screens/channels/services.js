@@ -2,91 +2,63 @@
 import { capital } from "../../app/words.js";
 import { TYPES } from "../alerts/types.js";
 
-const hook = (place) => [["url", "Webhook URL", { type: "url", placeholder: place }]];
-const apiUrl = (place, help) => ["api_url", "API URL (optional)",
-  { type: "url", placeholder: place, help }];
 const PRIORITIES = [["", "4 for failures, else 3"], ["1", "1, lowest"], ["2", "2"], ["3", "3"],
   ["4", "4"], ["5", "5, highest"]];
 
-// Type -> its name and line in the list, its settings `[name, label, more of a field]`, where one
-// finds them, and a page about that. An address of another site is an example in an empty field, or
-// a link that opens when it is clicked: the page loads nothing from there.
+// Type -> its name and line in the list, where one finds its settings, and a page about that. An
+// address of another site is an example in an empty field, or a link that opens when it is clicked:
+// the page loads nothing from there.
 export const SERVICES = {
   __proto__: null,
   email: {
     name: "Email", line: "Mail to the address of your account",
-    settings: [["to", "Email address", { type: "email" }]],
     how: "Mails go to the address of your account, once you have confirmed it.",
   },
   webhook: {
     name: "Webhook", line: "Signed JSON for a program of yours",
-    settings: [["url", "URL", { type: "url", placeholder: "https://example.com/cued" }]],
     how: "Each message is a POST, signed with your alert secret.",
     guide: "#/account/keys",
   },
   ntfy: {
     name: "ntfy", line: "Push messages to phones and desktops",
-    settings: [
-      ["url", "Topic URL", { type: "url", placeholder: "https://ntfy.sh/backups-x7qz" }],
-      ["token", "Access token (optional)"],
-      ["priority", "Priority", { choices: PRIORITIES }],
-    ],
     how: `Choose a topic that nobody guesses, and subscribe to it in the app. Anyone who knows its
       name can read it, unless your server asks for a token.`,
     guide: "https://docs.ntfy.sh/",
   },
   slack: {
     name: "Slack", line: "A channel of your workspace",
-    settings: hook("https://hooks.slack.com/services/…"),
     how: "Make an app for your workspace, switch on Incoming Webhooks, and add one to a channel.",
     guide: "https://docs.slack.dev/messaging/sending-messages-using-incoming-webhooks/",
   },
   discord: {
     name: "Discord", line: "A channel of your server",
-    settings: hook("https://discord.com/api/webhooks/…"),
     how: "In the settings of the server: Integrations, Webhooks, New Webhook, Copy Webhook URL.",
     guide: "https://support.discord.com/hc/en-us/articles/228383668-Intro-to-Webhooks",
   },
   mattermost: {
     name: "Mattermost", line: "A channel of your team",
-    settings: hook("https://mattermost.example.com/hooks/…"),
     how: "In the product menu: Integrations, Incoming Webhooks, Add Incoming Webhook.",
     guide: "https://developers.mattermost.com/integrate/webhooks/incoming/",
   },
   teams: {
     name: "Microsoft Teams", line: "A channel or a chat",
-    settings: hook("https://….logic.azure.com/workflows/…"),
     how: `In the menu of a channel: Workflows, then the template that sends webhook alerts to a
       channel. It ends with a URL.`,
     guide: "https://support.microsoft.com/office/8ae491c7-0394-4861-ba59-055e33f75498",
   },
   telegram: {
     name: "Telegram", line: "A chat with a bot of yours",
-    settings: [
-      ["bot_token", "Bot token", { placeholder: "123456789:AA…" }],
-      ["chat_id", "Chat id",
-        { help: "A number, negative for a group, or the name of a public chat as in @backups." }],
-      apiUrl("https://api.telegram.org", "Only for a Bot API server of your own."),
-    ],
     how: `Write /newbot to @BotFather, who returns a token. Send the new bot a message, or add it to
       a group. Then open api.telegram.org/botTOKEN/getUpdates: it shows the id of the chat.`,
     guide: "https://core.telegram.org/bots/tutorial",
   },
   gotify: {
     name: "Gotify", line: "Push messages from your own server",
-    settings: [
-      ["url", "Server URL", { type: "url", placeholder: "https://gotify.example.com" }],
-      ["token", "Application token"],
-    ],
     how: "On the page of your server: Apps, Create Application. The list of apps shows the token.",
     guide: "https://gotify.net/docs/pushmsg",
   },
   pushover: {
     name: "Pushover", line: "Push messages to phones and desktops",
-    settings: [
-      ["token", "API token"], ["user", "User key"],
-      apiUrl("https://api.pushover.net", "Only if you reach Pushover through a proxy."),
-    ],
     how: "Your Pushover dashboard shows your user key. Create an application there for its token.",
     guide: "https://pushover.net/api#registration",
   },
@@ -128,7 +100,7 @@ export const REMINDERS = [["0", "Never"], ["3600", "Every hour"], ["21600", "Eve
 /** Where the messages go, as far as it is no secret. */
 export const targetOf = ({ to, url, chat_id: chat, user }) => to ?? url ?? chat ?? user;
 
-const settingsOf = (type) => SERVICES[type].settings.map(([name]) => name);
+const settingsOf = (type) => SETTINGS[type].map(([name]) => name);
 
 /** The form of a channel of the API, or of a new one, which may have a `to`. */
 export const formOf = (type, channel, zone) => ({
@@ -185,3 +157,46 @@ export function problemsOf({ problems: found = [], message }, type) {
   }
   return { problems, rest: found.length ? rest : [message] };
 }
+
+// The rest is written by the tests from `src/domain/channel/services`: the settings of a type, each
+// `[name, label, more of a field]`.
+export const SETTINGS = {
+  __proto__: null,
+  email: [
+    ["to", "Email address", { type: "email" }],
+  ],
+  webhook: [
+    ["url", "URL", { type: "url", placeholder: "https://example.com/cued" }],
+  ],
+  ntfy: [
+    ["url", "Topic URL", { type: "url", placeholder: "https://ntfy.sh/backups-x7qz" }],
+    ["token", "Access token (optional)"],
+    ["priority", "Priority", { choices: PRIORITIES }],
+  ],
+  slack: [
+    ["url", "Webhook URL", { type: "url", placeholder: "https://hooks.slack.com/services/…" }],
+  ],
+  discord: [
+    ["url", "Webhook URL", { type: "url", placeholder: "https://discord.com/api/webhooks/…" }],
+  ],
+  mattermost: [
+    ["url", "Webhook URL", { type: "url", placeholder: "https://mattermost.example.com/hooks/…" }],
+  ],
+  teams: [
+    ["url", "Webhook URL", { type: "url", placeholder: "https://….logic.azure.com/workflows/…" }],
+  ],
+  telegram: [
+    ["bot_token", "Bot token", { placeholder: "123456789:AA…" }],
+    ["chat_id", "Chat id", { help: "A number, negative for a group, or the name of a public chat as in @backups." }],
+    ["api_url", "API URL (optional)", { type: "url", placeholder: "https://api.telegram.org", help: "Only for a Bot API server of your own." }],
+  ],
+  gotify: [
+    ["url", "Server URL", { type: "url", placeholder: "https://gotify.example.com" }],
+    ["token", "Application token"],
+  ],
+  pushover: [
+    ["token", "API token"],
+    ["user", "User key"],
+    ["api_url", "API URL (optional)", { type: "url", placeholder: "https://api.pushover.net", help: "Only if you reach Pushover through a proxy." }],
+  ],
+};

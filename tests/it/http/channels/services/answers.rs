@@ -1,13 +1,14 @@
 //! What each answer of a service means for the message, and its reason.
 
-use cued::domain::channel::services::Verdict;
-use cued::domain::channel::{ChannelType, Settings};
-
-use crate::http::channels::services::receivers::{
-    PUSHOVER_RESET, Services, answer, limited, plain,
+use cued::domain::channel::ChannelType::{
+    Discord, Gotify, Mattermost, Ntfy, Pushover, Slack, Teams, Telegram, Webhook,
 };
+use cued::domain::channel::Settings;
+use cued::domain::channel::services::Verdict;
+
+use crate::http::channels::services::receivers::{PUSHOVER_RESET, answer, limited, plain};
 use crate::http::channels::services::{
-    message, path_of, posting_types, read, read_at, request, send, settings_of, with_url,
+    message, posting_types, read, read_at, send, settings_of, with_url,
 };
 use crate::support::*;
 
@@ -30,7 +31,6 @@ fn an_error_of_a_service_is_read_with_its_words() {
         judged(channel_type, &settings)
     };
     let at = |channel_type, path: &str| judged(channel_type, &with_url(channel_type, path));
-    use ChannelType::{Discord, Gotify, Mattermost, Ntfy, Pushover, Slack, Teams, Telegram};
     for (found, expected) in [
         (at(Slack, "/services/T0/B0/revoked"), retry("Slack answered 404 no_service")),
         (at(Slack, "/services/T0/B0/archived"), retry("Slack answered 410 channel_is_archived")),
@@ -102,7 +102,6 @@ fn a_message_that_a_service_does_not_take_is_refused() {
             ),
         )
     };
-    use ChannelType::{Discord, Mattermost, Ntfy, Pushover, Slack, Teams, Telegram, Webhook};
     for (channel_type, answer, expected) in [
         (Slack, plain(400, "invalid_payload"), refused("Slack answered 400 invalid_payload")),
         (Slack, answer(200, &json!({"ok": false, "error": "x"})), retry("Slack answered 200 x")),
@@ -167,7 +166,6 @@ fn a_message_that_a_service_does_not_take_is_refused() {
 
 #[test]
 fn a_400_is_repeated_if_it_is_about_the_settings_of_the_channel() {
-    use ChannelType::{Discord, Gotify, Mattermost, Ntfy, Pushover, Slack, Teams, Telegram};
     let telegram =
         |description: &str| json!({"ok": false, "error_code": 400, "description": description});
     let mattermost = |id: &str| json!({"id": id, "message": "Ungültig.", "status_code": 400});
@@ -214,9 +212,6 @@ fn a_400_is_repeated_if_it_is_about_the_settings_of_the_channel() {
 
 #[test]
 fn a_limit_of_the_rate_is_read_from_the_field_of_the_service() {
-    use ChannelType::{
-        Discord, Gotify, Mattermost, Ntfy, Pushover, Slack, Teams, Telegram, Webhook,
-    };
     let now = Timestamp::from_second(PUSHOVER_RESET - 90).unwrap();
     for (channel_type, millis, reason) in [
         (Ntfy, None, "ntfy answered 429 limit reached: too many requests, please be nice"),
@@ -247,22 +242,12 @@ fn a_limit_of_the_rate_is_read_from_the_field_of_the_service() {
         [wait(json!(1e9)), wait(json!(-1)), wait(json!("1"))],
         [Some(86_400), Some(0), None]
     );
-    let doubles = Services::default();
-    doubles.limit_next(1);
-    let request = request(Slack, &settings_of(Slack), &message("title", "", None));
-    let statuses = [(), ()].map(|()| {
-        doubles.receive(Slack, path_of(&request), &request.headers, request.body.as_bytes()).0
-    });
-    assert_eq!(statuses, [429, 200]);
 }
 
 #[test]
 fn a_reason_is_one_line_without_a_secret() {
     let echo = "no\r\nway https://hooks.slack.com/services/T0/B0/x /services/T0/B0/x token=azGDORePK8gMaC0QOYAMyEEuzJnyUi";
-    assert_eq!(
-        read(ChannelType::Slack, &plain(403, echo)),
-        retry("Slack answered 403 no way … … …"),
-    );
+    assert_eq!(read(Slack, &plain(403, echo)), retry("Slack answered 403 no way … … …"),);
     let page = plain(502, "<html><body>Bad Gateway</body></html>");
     for channel_type in posting_types() {
         let Verdict::Retry { reason, .. } = read(channel_type, &page) else {
@@ -270,16 +255,13 @@ fn a_reason_is_one_line_without_a_secret() {
         };
         assert!(reason.ends_with(" answered 502"), "{reason}");
     }
-    let long = read(ChannelType::Slack, &plain(500, &"word ".repeat(1_000)));
+    let long = read(Slack, &plain(500, &"word ".repeat(1_000)));
     let Verdict::Retry { reason, .. } = long else { panic!("{long:?}") };
     assert!(reason.len() < 300 && reason.ends_with('…'), "{reason}");
 }
 
 #[test]
 fn delivered_is_what_the_service_confirms() {
-    use ChannelType::{
-        Discord, Gotify, Mattermost, Ntfy, Pushover, Slack, Teams, Telegram, Webhook,
-    };
     let html = "<!DOCTYPE html><html><head><title>Sign in</title></head><body>ok</body></html>";
     for channel_type in posting_types() {
         for (http_status, body) in [

@@ -1,7 +1,9 @@
 //! Doubles of the services that channels send to. Each takes a POST as its service does, or refuses it with the status,
 //! the fields and the words of the service.
 
-use cued::domain::channel::ChannelType;
+use cued::domain::channel::ChannelType::{
+    self, Discord, Email, Gotify, Mattermost, Ntfy, Pushover, Slack, Teams, Telegram, Webhook,
+};
 
 use crate::support::*;
 
@@ -21,59 +23,29 @@ pub fn settings(service: ChannelType, base: &str) -> Vec<(&'static str, String)>
     let url = |path: &str| ("url", format!("{base}{path}"));
     let text = |name: &'static str, value: &str| (name, value.to_owned());
     match service {
-        ChannelType::Email => vec![text("to", "me@example.com")],
-        ChannelType::Webhook => vec![url("/hook")],
-        ChannelType::Ntfy => vec![url("/backups"), text("token", NTFY_TOKEN)],
-        ChannelType::Slack => vec![url("/services/T00000000/B00000000/XXXXXXXXXXXXXXXXXXXXXXXX")],
-        ChannelType::Discord => {
+        Email => vec![text("to", "me@example.com")],
+        Webhook => vec![url("/hook")],
+        Ntfy => vec![url("/backups"), text("token", NTFY_TOKEN)],
+        Slack => vec![url("/services/T00000000/B00000000/XXXXXXXXXXXXXXXXXXXXXXXX")],
+        Discord => {
             vec![url("/api/webhooks/223704706495545344/3d89bb7572e0fb30d8128367b3b1b44f")]
         }
-        ChannelType::Mattermost => vec![url("/hooks/abcdefghijklmnopqrstuvwxyz")],
-        ChannelType::Teams => {
+        Mattermost => vec![url("/hooks/abcdefghijklmnopqrstuvwxyz")],
+        Teams => {
             vec![url(
                 "/workflows/0123456789abcdef/triggers/manual/paths/invoke?api-version=2016-06-01&sig=s3cret",
             )]
         }
-        ChannelType::Telegram => {
+        Telegram => {
             vec![
                 text("bot_token", BOT_TOKEN),
                 text("chat_id", "-1001234567890"),
                 text("api_url", base),
             ]
         }
-        ChannelType::Gotify => vec![url(""), text("token", GOTIFY_TOKEN)],
-        ChannelType::Pushover => {
+        Gotify => vec![url(""), text("token", GOTIFY_TOKEN)],
+        Pushover => {
             vec![text("token", PUSHOVER_TOKEN), text("user", PUSHOVER_USER), text("api_url", base)]
-        }
-    }
-}
-
-/// The doubles, which limit the rate on demand.
-#[derive(Default)]
-pub struct Services {
-    left: Mutex<u32>,
-}
-
-impl Services {
-    /// The next requests, as many as this, are too many.
-    pub fn limit_next(&self, requests: u32) {
-        *self.left.lock().unwrap() = requests;
-    }
-
-    pub fn receive(
-        &self,
-        service: ChannelType,
-        path: &str,
-        headers: &[(String, String)],
-        body: &[u8],
-    ) -> Answer {
-        let mut left = self.left.lock().unwrap();
-        match left.checked_sub(1) {
-            Some(rest) => {
-                *left = rest;
-                limited(service)
-            }
-            None => receive(service, path, headers, body),
         }
     }
 }
@@ -85,26 +57,21 @@ pub fn receive(
     headers: &[(String, String)],
     body: &[u8],
 ) -> Answer {
-    let header = |name: &str| {
-        headers
-            .iter()
-            .find(|(own, _)| own.eq_ignore_ascii_case(name))
-            .map(|(_, value)| value.as_str())
-    };
+    let header = |name: &str| header(headers, name);
     assert_eq!(header("Content-Type"), Some("application/json"), "{service:?}");
     let text = std::str::from_utf8(body).unwrap();
     let (path, query) = path.split_once('?').unwrap_or((path, ""));
     let result = match service {
-        ChannelType::Email => panic!("a mail is not sent to a service"),
-        ChannelType::Webhook => webhook(text),
-        ChannelType::Ntfy => ntfy(path, header("Authorization"), text),
-        ChannelType::Slack => slack(path, text),
-        ChannelType::Discord => discord(path, text),
-        ChannelType::Mattermost => mattermost(path, text),
-        ChannelType::Teams => teams(path, query, text),
-        ChannelType::Telegram => telegram(path, text),
-        ChannelType::Gotify => gotify(path, header("X-Gotify-Key"), text),
-        ChannelType::Pushover => pushover(path, text),
+        Email => panic!("a mail is not sent to a service"),
+        Webhook => webhook(text),
+        Ntfy => ntfy(path, header("Authorization"), text),
+        Slack => slack(path, text),
+        Discord => discord(path, text),
+        Mattermost => mattermost(path, text),
+        Teams => teams(path, query, text),
+        Telegram => telegram(path, text),
+        Gotify => gotify(path, header("X-Gotify-Key"), text),
+        Pushover => pushover(path, text),
     };
     result.unwrap_or_else(|refusal| refusal)
 }
@@ -115,31 +82,26 @@ pub fn limited(service: ChannelType) -> Answer {
         (answer.0, vec![("Retry-After".to_owned(), seconds.to_owned())], answer.2)
     };
     match service {
-        ChannelType::Ntfy => {
-            ntfy_error(429, 42901, "limit reached: too many requests, please be nice")
-        }
-        ChannelType::Slack => after("30", plain(429, "rate_limited")),
-        ChannelType::Discord => {
+        Ntfy => ntfy_error(429, 42901, "limit reached: too many requests, please be nice"),
+        Slack => after("30", plain(429, "rate_limited")),
+        Discord => {
             let body = json!({"message": "You are being rate limited.", "retry_after": 64.57, "global": false});
             after("65", answer(429, &body))
         }
-        ChannelType::Teams => {
+        Teams => {
             let error = json!({"code": "TooManyRequests", "message": "Rate limit is exceeded. Try again in 12 seconds."});
             after("12", answer(429, &json!({"error": error})))
         }
-        ChannelType::Telegram => {
+        Telegram => {
             let parameters = json!({"retry_after": 35});
             telegram_error(429, "Too Many Requests: retry after 35", &parameters)
         }
-        ChannelType::Pushover => {
+        Pushover => {
             let (status, _, body) =
                 pushover_error(429, "application", "application is over its quota");
             (status, vec![("X-Limit-App-Reset".to_owned(), PUSHOVER_RESET.to_string())], body)
         }
-        ChannelType::Email
-        | ChannelType::Webhook
-        | ChannelType::Mattermost
-        | ChannelType::Gotify => after("7", plain(429, "limit exceeded")),
+        Email | Webhook | Mattermost | Gotify => after("7", plain(429, "limit exceeded")),
     }
 }
 
@@ -148,11 +110,13 @@ pub fn plain(http_status: u16, text: &str) -> Answer {
 }
 
 pub fn answer(http_status: u16, body: &Value) -> Answer {
-    (
-        http_status,
-        vec![("Content-Type".to_owned(), "application/json".to_owned())],
-        body.to_string(),
-    )
+    let headers = vec![("Content-Type".to_owned(), "application/json".to_owned())];
+    (http_status, headers, body.to_string())
+}
+
+/// Refuses with `answer` what is wrong.
+fn refuse<E>(is_wrong: bool, answer: E) -> Result<(), E> {
+    if is_wrong { Err(answer) } else { Ok(()) }
 }
 
 pub fn utf16_len(text: &str) -> usize {
@@ -172,61 +136,56 @@ fn ntfy_error(http_status: u16, code: u32, error: &str) -> Answer {
 }
 
 fn ntfy(path: &str, authorization: Option<&str>, body: &str) -> Result<Answer, Answer> {
-    if path != "/" {
-        return Err(ntfy_error(404, 40401, "page not found"));
-    }
-    if authorization.is_some_and(|value| value != format!("Bearer {NTFY_TOKEN}")) {
-        return Err(ntfy_error(401, 40101, "unauthorized"));
-    }
-    if body.len() > 2 * 4096 {
-        return Err(ntfy_error(413, 41303, "JSON body too large"));
-    }
+    refuse(path != "/", ntfy_error(404, 40401, "page not found"))?;
+    refuse(
+        authorization.is_some_and(|value| value != format!("Bearer {NTFY_TOKEN}")),
+        ntfy_error(401, 40101, "unauthorized"),
+    )?;
+    refuse(body.len() > 2 * 4096, ntfy_error(413, 41303, "JSON body too large"))?;
     let invalid = |code, what: &str| ntfy_error(400, code, &format!("invalid request: {what}"));
     let body: Value = serde_json::from_str(body)
         .map_err(|_| invalid(40024, "request body must be valid JSON"))?;
     let text = |name: &str| body[name].as_str().unwrap_or_default();
     let is_topic = |char: char| char.is_ascii_alphanumeric() || "-_".contains(char);
-    if !(1..=64).contains(&text("topic").len()) || !text("topic").chars().all(is_topic) {
-        return Err(invalid(40009, "topic invalid"));
-    }
-    if text("topic") == "readonly" {
-        return Err(ntfy_error(403, 40301, "forbidden"));
-    }
-    if text("message").is_empty() {
-        return Err(invalid(0, "a message of ours is never the default `triggered`"));
-    }
-    if text("message").len() > 4096 {
-        return Err(ntfy_error(413, 41301, "attachment too large, or bandwidth limit reached"));
-    }
-    if !(1..=5).contains(&body["priority"].as_i64().unwrap_or(3)) {
-        return Err(invalid(40007, "invalid priority parameter"));
-    }
+    refuse(
+        !(1..=64).contains(&text("topic").len()) || !text("topic").chars().all(is_topic),
+        invalid(40009, "topic invalid"),
+    )?;
+    refuse(text("topic") == "readonly", ntfy_error(403, 40301, "forbidden"))?;
+    refuse(
+        text("message").is_empty(),
+        invalid(0, "a message of ours is never the default `triggered`"),
+    )?;
+    refuse(
+        text("message").len() > 4096,
+        ntfy_error(413, 41301, "attachment too large, or bandwidth limit reached"),
+    )?;
+    refuse(
+        !(1..=5).contains(&body["priority"].as_i64().unwrap_or(3)),
+        invalid(40007, "invalid priority parameter"),
+    )?;
     let tags = body["tags"].as_array().map(|tags| tags.iter().all(Value::is_string));
-    if tags == Some(false) || (body.get("click").is_some() && !text("click").starts_with("http")) {
-        return Err(invalid(40024, "request body must be valid JSON"));
-    }
+    refuse(
+        tags == Some(false) || (body.get("click").is_some() && !text("click").starts_with("http")),
+        invalid(40024, "request body must be valid JSON"),
+    )?;
     let actions = body["actions"].as_array().cloned().unwrap_or_default();
     let is_action = |action: &Value| {
         let filled = |name: &str| action[name].as_str().is_some_and(|text| !text.is_empty());
         action["action"] == "view" && filled("label") && filled("url")
     };
-    if actions.len() > 3 || !actions.iter().all(is_action) {
-        return Err(invalid(40018, "actions invalid"));
-    }
+    refuse(actions.len() > 3 || !actions.iter().all(is_action), invalid(40018, "actions invalid"))?;
     Ok(answer(200, &json!({"id": "bUhbhgmmbeW0", "event": "message", "topic": text("topic")})))
 }
 
 fn slack(path: &str, body: &str) -> Result<Answer, Answer> {
     let known = ["/services/", "/workflows/", "/triggers/"];
-    if path.contains("revoked") || !known.iter().any(|start| path.starts_with(start)) {
-        return Err(plain(404, "no_service"));
-    }
-    if path.contains("archived") {
-        return Err(plain(410, "channel_is_archived"));
-    }
-    if path.contains("prohibited") {
-        return Err(plain(403, "action_prohibited"));
-    }
+    refuse(
+        path.contains("revoked") || !known.iter().any(|start| path.starts_with(start)),
+        plain(404, "no_service"),
+    )?;
+    refuse(path.contains("archived"), plain(410, "channel_is_archived"))?;
+    refuse(path.contains("prohibited"), plain(403, "action_prohibited"))?;
     let body: Value = serde_json::from_str(body).map_err(|_| plain(400, "invalid_payload"))?;
     if !path.starts_with("/services/") {
         let is_flat = body.as_object().is_some_and(|body| body.values().all(Value::is_string));
@@ -238,13 +197,9 @@ fn slack(path: &str, body: &str) -> Result<Answer, Answer> {
         };
     }
     let text = body["text"].as_str().unwrap_or_default();
-    if text.is_empty() || utf16_len(text) > 40_000 {
-        return Err(plain(400, "no_text"));
-    }
+    refuse(text.is_empty() || utf16_len(text) > 40_000, plain(400, "no_text"))?;
     let blocks = body["blocks"].as_array().cloned().unwrap_or_default();
-    if blocks.len() > 50 || !blocks.iter().all(is_block) {
-        return Err(plain(400, "invalid_blocks"));
-    }
+    refuse(blocks.len() > 50 || !blocks.iter().all(is_block), plain(400, "invalid_blocks"))?;
     Ok(plain(200, "ok"))
 }
 
@@ -274,24 +229,22 @@ fn discord(path: &str, body: &str) -> Result<Answer, Answer> {
     let unknown = || answer(404, &json!({"message": "Unknown Webhook", "code": 10015}));
     let (_, id_and_token) = path.split_once("/webhooks/").ok_or_else(unknown)?;
     let (id, token) = id_and_token.split_once('/').ok_or_else(unknown)?;
-    if id.parse::<u64>().is_err() || token == "unknown" {
-        return Err(unknown());
-    }
-    if token == "revoked" {
-        return Err(answer(401, &json!({"message": "Invalid Webhook Token", "code": 50027})));
-    }
+    refuse(id.parse::<u64>().is_err() || token == "unknown", unknown())?;
+    refuse(
+        token == "revoked",
+        answer(401, &json!({"message": "Invalid Webhook Token", "code": 50027})),
+    )?;
     let invalid = json!({"message": "The request body contains invalid JSON.", "code": 50109});
     let body: Value = serde_json::from_str(body).map_err(|_| answer(400, &invalid))?;
-    if body["allowed_mentions"]["parse"].as_array().is_none_or(|parse| !parse.is_empty()) {
-        return Err(discord_error("allowed_mentions.parse", "A message of ours mentions nobody."));
-    }
+    refuse(
+        body["allowed_mentions"]["parse"].as_array().is_none_or(|parse| !parse.is_empty()),
+        discord_error("allowed_mentions.parse", "A message of ours mentions nobody."),
+    )?;
     let embeds = body["embeds"].as_array().cloned().unwrap_or_default();
-    if embeds.is_empty() || embeds.len() > 10 {
-        return Err(answer(
-            400,
-            &json!({"message": "Cannot send an empty message", "code": 50006}),
-        ));
-    }
+    refuse(
+        embeds.is_empty() || embeds.len() > 10,
+        answer(400, &json!({"message": "Cannot send an empty message", "code": 50006})),
+    )?;
     for (index, embed) in embeds.iter().enumerate() {
         check_embed(embed).map_err(|(field, problem)| {
             // As its version 6, the default, does.
@@ -307,23 +260,23 @@ fn discord(path: &str, body: &str) -> Result<Answer, Answer> {
 
 fn check_embed(embed: &Value) -> Result<(), (&'static str, &'static str)> {
     let length = |name: &str| embed[name].as_str().map_or(0, |text| utf16_len(text.trim()));
-    if length("title") > 256 {
-        return Err(("title", "Must be 256 or fewer in length."));
-    }
-    if length("description") > 4096 {
-        return Err(("description", "Must be 4096 or fewer in length."));
-    }
-    if length("title") + length("description") > 6000 || length("title") == 0 {
-        return Err(("title", "Embed size exceeds maximum size of 6000"));
-    }
-    if embed.get("color").is_some_and(|color| color.as_u64().is_none_or(|color| color > 0xFF_FF_FF))
-    {
-        return Err(("color", "int value should be less than or equal to 16777215."));
-    }
+    refuse(length("title") > 256, ("title", "Must be 256 or fewer in length."))?;
+    refuse(length("description") > 4096, ("description", "Must be 4096 or fewer in length."))?;
+    refuse(
+        length("title") + length("description") > 6000 || length("title") == 0,
+        ("title", "Embed size exceeds maximum size of 6000"),
+    )?;
+    refuse(
+        embed
+            .get("color")
+            .is_some_and(|color| color.as_u64().is_none_or(|color| color > 0xFF_FF_FF)),
+        ("color", "int value should be less than or equal to 16777215."),
+    )?;
     let timestamp = embed["timestamp"].as_str().unwrap_or("2026-01-01T00:00:00Z");
-    if timestamp.parse::<jiff::Timestamp>().is_err() {
-        return Err(("timestamp", "Could not parse. Should be ISO8601."));
-    }
+    refuse(
+        timestamp.parse::<jiff::Timestamp>().is_err(),
+        ("timestamp", "Could not parse. Should be ISO8601."),
+    )?;
     match embed.get("url").map(|url| url.as_str().unwrap_or_default()) {
         Some(url)
             if !url.starts_with("http")
@@ -344,15 +297,14 @@ fn mattermost(path: &str, body: &str) -> Result<Answer, Answer> {
         )
     };
     let id = path.strip_prefix("/hooks/").unwrap_or_default();
-    if id.len() != 26 {
-        return Err(error("invalid", "Invalid webhook."));
-    }
+    refuse(id.len() != 26, error("invalid", "Invalid webhook."))?;
     let body: Value =
         serde_json::from_str(body).map_err(|_| error("parse", "Unable to parse incoming data."))?;
     let attachments = body["attachments"].as_array().cloned().unwrap_or_default();
-    if body["text"].as_str().unwrap_or_default().is_empty() && attachments.is_empty() {
-        return Err(error("text", "No text specified."));
-    }
+    refuse(
+        body["text"].as_str().unwrap_or_default().is_empty() && attachments.is_empty(),
+        error("text", "No text specified."),
+    )?;
     for attachment in &attachments {
         let text = |name: &str| attachment[name].as_str().unwrap_or_default();
         let is_colour = text("color").len() == 7 && text("color").starts_with('#');
@@ -376,16 +328,14 @@ fn teams(path: &str, query: &str, body: &str) -> Result<Answer, Answer> {
         let context = "ContextId tcid=385194272617051900,server=BL2PEPF000001C8,cv=wUmM9kBhpkiOZnT3ZEwhdg.0..";
         plain(200, &format!("{text} {http_status} with {context}"))
     };
-    if !is_connector && !query.split('&').any(|parameter| parameter == "sig=s3cret") {
-        return Err(error(
-            401,
-            "AuthorizationFailed",
-            "The authentication credentials are not valid.",
-        ));
-    }
-    if path.contains("deleted") {
-        return Err(error(404, "WorkflowNotFound", "The workflow could not be found."));
-    }
+    refuse(
+        !is_connector && !query.split('&').any(|parameter| parameter == "sig=s3cret"),
+        error(401, "AuthorizationFailed", "The authentication credentials are not valid."),
+    )?;
+    refuse(
+        path.contains("deleted"),
+        error(404, "WorkflowNotFound", "The workflow could not be found."),
+    )?;
     if body.len() > 28 * 1024 {
         let too_large = error(413, "RequestEntityTooLarge", "The request is too large.");
         return Err(if is_connector { delivery_failed(413) } else { too_large });
@@ -399,9 +349,10 @@ fn teams(path: &str, query: &str, body: &str) -> Result<Answer, Answer> {
     };
     let body: Value = serde_json::from_str(body).map_err(|_| invalid())?;
     let attachments = body["attachments"].as_array().cloned().unwrap_or_default();
-    if body["type"] != "message" || attachments.is_empty() || !attachments.iter().all(is_card) {
-        return Err(invalid());
-    }
+    refuse(
+        body["type"] != "message" || attachments.is_empty() || !attachments.iter().all(is_card),
+        invalid(),
+    )?;
     Ok(if is_connector { plain(200, "1") } else { (202, Vec::new(), String::new()) })
 }
 
@@ -448,9 +399,7 @@ fn telegram(path: &str, body: &str) -> Result<Answer, Answer> {
     let error = |code, description: &str| telegram_error(code, description, &json!({}));
     let token = path.strip_prefix("/bot").and_then(|path| path.strip_suffix("/sendMessage"));
     let token = token.ok_or_else(|| error(404, "Not Found"))?;
-    if token != BOT_TOKEN {
-        return Err(error(401, "Unauthorized"));
-    }
+    refuse(token != BOT_TOKEN, error(401, "Unauthorized"))?;
     let bad = |what: &str| error(400, &format!("Bad Request: {what}"));
     let body: Value = serde_json::from_str(body).map_err(|_| bad("can't parse JSON object"))?;
     match (body["chat_id"].as_i64(), body["chat_id"].as_str()) {
@@ -463,17 +412,14 @@ fn telegram(path: &str, body: &str) -> Result<Answer, Answer> {
         (Some(_), _) | (_, Some("@backups")) => {}
         _ => return Err(bad("chat not found")),
     }
-    if body["parse_mode"] != "HTML" || body["link_preview_options"]["is_disabled"] != true {
-        return Err(bad("unsupported parse_mode"));
-    }
+    refuse(
+        body["parse_mode"] != "HTML" || body["link_preview_options"]["is_disabled"] != true,
+        bad("unsupported parse_mode"),
+    )?;
     let text = telegram_text(body["text"].as_str().unwrap_or_default());
     let text = text.map_err(|problem| bad(&format!("can't parse entities: {problem}")))?;
-    if text.trim().is_empty() {
-        return Err(bad("message text is empty"));
-    }
-    if utf16_len(&text) > 4096 {
-        return Err(bad("message is too long"));
-    }
+    refuse(text.trim().is_empty(), bad("message text is empty"))?;
+    refuse(utf16_len(&text) > 4096, bad("message is too long"))?;
     Ok(answer(200, &json!({"ok": true, "result": {"message_id": 1, "text": text}})))
 }
 
@@ -509,9 +455,7 @@ fn gotify(path: &str, key: Option<&str>, body: &str) -> Result<Answer, Answer> {
     let error = |code: u16, word: &str, description: &str| {
         answer(code, &json!({"error": word, "errorCode": code, "errorDescription": description}))
     };
-    if !path.ends_with("/message") {
-        return Err(error(404, "Not Found", "page not found"));
-    }
+    refuse(!path.ends_with("/message"), error(404, "Not Found", "page not found"))?;
     if key != Some(GOTIFY_TOKEN) {
         let description =
             "you need to provide a valid access token or user credentials to access this api";
@@ -519,16 +463,18 @@ fn gotify(path: &str, key: Option<&str>, body: &str) -> Result<Answer, Answer> {
     }
     let bad = |description: &str| error(400, "Bad Request", description);
     let body: Value = serde_json::from_str(body).map_err(|_| bad("invalid character"))?;
-    if body["message"].as_str().unwrap_or_default().is_empty() {
-        return Err(bad("Field 'message' is required"));
-    }
+    refuse(
+        body["message"].as_str().unwrap_or_default().is_empty(),
+        bad("Field 'message' is required"),
+    )?;
     let extras = body["extras"].as_object().cloned().unwrap_or_default();
     let is_known =
         |name: &String| ["client::display", "client::notification"].contains(&name.as_str());
     let priority = body["priority"].as_i64().unwrap_or(-1);
-    if !(0..=10).contains(&priority) || !extras.keys().all(is_known) {
-        return Err(bad("Field 'extras' is not valid"));
-    }
+    refuse(
+        !(0..=10).contains(&priority) || !extras.keys().all(is_known),
+        bad("Field 'extras' is not valid"),
+    )?;
     Ok(answer(
         200,
         &json!({"id": 25, "appid": 5, "message": body["message"], "priority": priority}),
@@ -545,30 +491,19 @@ fn pushover_error(http_status: u16, field: &str, error: &str) -> Answer {
 
 fn pushover(path: &str, body: &str) -> Result<Answer, Answer> {
     let invalid = |field: &str, error: &str| pushover_error(400, field, error);
-    if path != "/1/messages.json" {
-        return Err(pushover_error(404, "path", "path is invalid"));
-    }
+    refuse(path != "/1/messages.json", pushover_error(404, "path", "path is invalid"))?;
     let body: Value = serde_json::from_str(body).map_err(|_| invalid("body", "body is invalid"))?;
     let text = |name: &str| body[name].as_str().unwrap_or_default();
-    if text("token") != PUSHOVER_TOKEN {
-        return Err(invalid("token", "application token is invalid"));
-    }
-    if text("user") != PUSHOVER_USER {
-        return Err(invalid("user", "user identifier is invalid"));
-    }
-    if text("message").is_empty() {
-        return Err(invalid("message", "message cannot be blank"));
-    }
+    refuse(text("token") != PUSHOVER_TOKEN, invalid("token", "application token is invalid"))?;
+    refuse(text("user") != PUSHOVER_USER, invalid("user", "user identifier is invalid"))?;
+    refuse(text("message").is_empty(), invalid("message", "message cannot be blank"))?;
     for (field, max) in [("message", 1024), ("title", 250), ("url", 512), ("url_title", 100)] {
-        if text(field).chars().count() > max {
-            return Err(invalid(field, &format!("{field} is too long")));
-        }
+        refuse(text(field).chars().count() > max, invalid(field, &format!("{field} is too long")))?;
     }
-    if !(-2..=1).contains(&body["priority"].as_i64().unwrap_or_default()) {
-        return Err(invalid("priority", "retry and expire are required for priority 2"));
-    }
-    if body["timestamp"].as_i64().is_none() {
-        return Err(invalid("timestamp", "timestamp is invalid"));
-    }
+    refuse(
+        !(-2..=1).contains(&body["priority"].as_i64().unwrap_or_default()),
+        invalid("priority", "retry and expire are required for priority 2"),
+    )?;
+    refuse(body["timestamp"].as_i64().is_none(), invalid("timestamp", "timestamp is invalid"))?;
     Ok(answer(200, &json!({"status": 1, "request": "647d2300-702c-4b38-8b2f-d56326ae460b"})))
 }

@@ -1,6 +1,8 @@
 //! What the reader of a service sees of a request. Panics if a text of ours is markup there.
 
-use cued::domain::channel::ChannelType;
+use cued::domain::channel::ChannelType::{
+    self, Discord, Email, Gotify, Mattermost, Ntfy, Pushover, Slack, Teams, Telegram, Webhook,
+};
 
 use crate::http::channels::services::receivers::telegram_text;
 use crate::support::*;
@@ -20,17 +22,17 @@ pub const LABEL: &str = "Open the run";
 pub fn shown(service: ChannelType, path: &str, body: &str) -> Shown {
     let body: Value = serde_json::from_str(body).unwrap();
     let (title, text, link) = match service {
-        ChannelType::Email => panic!("a mail is not sent to a service"),
-        ChannelType::Webhook => (text(&body["title"]), text(&body["text"]), link(&body["link"])),
-        ChannelType::Ntfy => push(&body, link(&body["click"])),
-        ChannelType::Pushover => push(&body, link(&body["url"])),
-        ChannelType::Gotify => gotify(&body),
-        ChannelType::Slack if path.starts_with("/services/") => slack(&body),
-        ChannelType::Slack => (text(&body["title"]), text(&body["text"]), link(&body["link"])),
-        ChannelType::Discord => discord(&body["embeds"][0]),
-        ChannelType::Mattermost => mattermost(text(&body["attachments"][0]["text"])),
-        ChannelType::Teams => teams(&body["attachments"][0]["content"]),
-        ChannelType::Telegram => telegram(text(&body["text"])),
+        Email => panic!("a mail is not sent to a service"),
+        Webhook => (text(&body["title"]), text(&body["text"]), link(&body["link"])),
+        Ntfy => push(&body, link(&body["click"])),
+        Pushover => push(&body, link(&body["url"])),
+        Gotify => gotify(&body),
+        Slack if path.starts_with("/services/") => slack(&body),
+        Slack => (text(&body["title"]), text(&body["text"]), link(&body["link"])),
+        Discord => discord(&body["embeds"][0]),
+        Mattermost => mattermost(text(&body["attachments"][0]["text"])),
+        Teams => teams(&body["attachments"][0]["content"]),
+        Telegram => telegram(text(&body["text"])),
     };
     Shown { title, text: without_blank_lines(&text), link }
 }
@@ -71,11 +73,11 @@ fn gotify(body: &Value) -> Parts {
 }
 
 fn slack(body: &Value) -> Parts {
-    let blocks = body["blocks"].as_array().unwrap();
+    let blocks = body.list("blocks");
     let (mut title, mut text, mut link) = (String::new(), String::new(), None);
     for block in blocks {
-        let shown = block["text"]["text"].as_str().unwrap();
-        match (block["type"].as_str().unwrap(), block["text"]["type"].as_str().unwrap()) {
+        let shown = block["text"].text("text");
+        match (block.text("type"), block["text"].text("type")) {
             ("header", _) => title = without_entities(shown),
             (_, "plain_text") => text = without_entities(shown),
             _ => {
@@ -87,7 +89,7 @@ fn slack(body: &Value) -> Parts {
             }
         }
     }
-    let notification = without_entities(body["text"].as_str().unwrap());
+    let notification = without_entities(body.text("text"));
     if title != notification {
         // The whole title is the first line of the text.
         assert!(title.ends_with('…'), "{title}");
@@ -108,7 +110,7 @@ fn discord(embed: &Value) -> Parts {
     if let Some(url) = embed.get("url") {
         assert_eq!(url.as_str(), link.as_deref());
     }
-    (inert(embed["title"].as_str().unwrap(), MARKUP), inert(text, MARKUP), link)
+    (inert(embed.text("title"), MARKUP), inert(text, MARKUP), link)
 }
 
 fn mattermost(all: String) -> Parts {
@@ -129,8 +131,8 @@ fn mattermost(all: String) -> Parts {
 }
 
 fn teams(card: &Value) -> Parts {
-    let run = |block: &Value| block["inlines"][0]["text"].as_str().unwrap().to_owned();
-    let blocks = card["body"].as_array().unwrap();
+    let run = |block: &Value| block["inlines"][0].text("text").to_owned();
+    let blocks = card.list("body");
     let text: Vec<String> = blocks[1..].iter().map(run).collect();
     (run(&blocks[0]["items"][0]), text.join("\n"), link(&card["actions"][0]["url"]))
 }

@@ -7,7 +7,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 
 use crate::domain::ids::{ExecutionId, ExecutionIdGenerator};
 use crate::error::{Error, Result};
-use crate::locks::Mutex;
+use crate::system::locks::Mutex;
 
 pub fn fill(bytes: &mut [u8]) -> Result<()> {
     // ring gives no cause: `Unspecified` has no content.

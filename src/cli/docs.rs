@@ -1,19 +1,15 @@
-//! `cued docs`: the pages of `/docs` in a terminal. Needs neither a server nor a file.
-
-mod table;
-mod text;
+//! `cued docs`: the pages of `/docs` in a terminal, as they are written in Markdown. Needs neither a server nor a file.
 
 use std::io::{self, IsTerminal as _};
 
 use clap::{Args, ColorChoice};
 
-use crate::cli::docs::text::{Section, plain, section, sections};
 use crate::cli::error::{CliError, failed, not_found};
 use crate::cli::nearest::did_you_mean;
 use crate::cli::output::table::{Style, Styles};
 use crate::cli::output::{print, print_note};
-use crate::cli::width::{cut, folded};
-use crate::http::docs::{DocsPage, PAGES};
+use crate::cli::width::{cut, fill, folded};
+use crate::http::docs::{DocsPage, DocsSection, PAGES};
 
 /// Columns of a text: longer lines are hard to read.
 const MAX_WIDTH: usize = 100;
@@ -29,22 +25,17 @@ pub struct Docs {
     topic: Vec<String>,
 }
 
-/// A page, or a heading of it, with the text that describes it in a list.
-type Place = (&'static DocsPage, Section);
-
 /// The page whose headings are error codes.
 const ERRORS: &str = "reference/errors";
 
 impl Docs {
     pub fn run(self) -> Result<(), CliError> {
-        let styles = Styles::for_stdout(ColorChoice::Auto);
-        let width = styles.width.unwrap_or(USUAL_WIDTH).min(MAX_WIDTH);
         let topic = self.topic.join(" ");
         if topic.is_empty() {
-            print(&list(&styles, width))?;
+            print(&list(&Styles::for_stdout(ColorChoice::Auto)))?;
             return note("`cued docs TOPIC` prints a page. TOPIC may be an error code.");
         }
-        show(&topic, &|html| print(&with_links(html, width, &styles)))
+        show(&topic)
     }
 }
 
@@ -55,10 +46,24 @@ pub fn topics() -> impl Iterator<Item = (&'static str, &'static str)> {
 
 /// What an error code means, and what to do.
 pub fn help_of_error(code: &str) -> Option<String> {
-    let html = listed().find(|page| page.path == ERRORS)?.article()?;
-    let text = plain(&section(&html, code)?, usize::MAX, &Styles::default());
+    let page = listed().find(|page| page.path == ERRORS)?;
+    let markdown = page.markdown()?;
+    let text = section(page, &markdown, code)?;
     // After the heading.
-    text.split("\n\n").nth(1).map(|text| text.trim_end().to_owned())
+    text.split("\n\n").nth(1).map(|text| without_links(&text.trim_end().replace('\n', " ")))
+}
+
+/// A text with the words of its links alone.
+fn without_links(text: &str) -> String {
+    let mut parts = text.split("](");
+    let mut words = parts.next().unwrap_or_default().to_owned();
+    for rest in parts.filter_map(|part| part.split_once(')')).map(|(_, rest)| rest) {
+        if let Some(start) = words.rfind('[') {
+            words.remove(start);
+        }
+        words += rest;
+    }
+    words
 }
 
 fn listed() -> impl Iterator<Item = &'static DocsPage> {
@@ -69,11 +74,12 @@ fn note(text: &str) -> Result<(), CliError> {
     if io::stdout().is_terminal() { print_note(text) } else { Ok(()) }
 }
 
-fn article(page: &DocsPage) -> Result<String, CliError> {
-    page.article().ok_or_else(|| failed("a page of the documentation cannot be decompressed"))
+fn markdown(page: &DocsPage) -> Result<String, CliError> {
+    page.markdown().ok_or_else(|| failed("a page of the documentation cannot be decompressed"))
 }
 
-fn list(styles: &Styles, width: usize) -> String {
+fn list(styles: &Styles) -> String {
+    let width = styles.width.unwrap_or(USUAL_WIDTH).min(MAX_WIDTH);
     let (mut text, mut kind) = (String::new(), "");
     let name_width = listed().map(|page| page.path.len()).max().unwrap_or(0);
     for page in listed() {
@@ -88,27 +94,55 @@ fn list(styles: &Styles, width: usize) -> String {
     text
 }
 
-/// The text of a page or a section, and the topics of the pages that it links to: in the text a link is words alone.
-fn with_links(html: &str, width: usize, styles: &Styles) -> String {
-    let mut topics: Vec<&str> = Vec::new();
-    for link in html.split("href=\"../").skip(1) {
-        let path = link.trim_start_matches("../").strip_prefix("docs/").unwrap_or_default();
-        let path = path.split(['"', '#']).next().unwrap_or_default();
-        let topic = listed().find(|page| page.path == path).map(topic_of);
-        topics.extend(topic.filter(|topic| !topics.contains(topic)));
-    }
-    let text = plain(html, width, styles);
-    if topics.is_empty() {
-        return text;
-    }
-    let topics = format!("See also (`cued docs TOPIC`): {}", topics.join(", "));
-    format!("{text}\n{}\n", folded(&topics, width))
+/// The text of a section, up to the next one of its level or above.
+fn section<'a>(page: &DocsPage, markdown: &'a str, anchor: &str) -> Option<&'a str> {
+    let index = page.sections.iter().position(|it| it.anchor == anchor)?;
+    let (own, after) = (&page.sections[index], &page.sections[index + 1..]);
+    let end = after.iter().find(|it| it.level <= own.level).map_or(markdown.len(), |it| it.start);
+    markdown.get(own.start..end)
 }
 
-/// The shortest topic that means this page.
-fn topic_of(page: &'static DocsPage) -> &'static str {
-    let last = page.path.rsplit('/').next().unwrap_or_default();
-    if let [_] = named(last)[..] { last } else { page.path }
+/// Prints a text: at a terminal with its paragraphs in the width, else as it is.
+fn print_text(text: &str) -> Result<(), CliError> {
+    let text = match Styles::for_stdout(ColorChoice::Never).width {
+        Some(width) => in_width(text, width.min(MAX_WIDTH)),
+        None => text.to_owned(),
+    };
+    print(&format!("{}\n", text.trim_end()))
+}
+
+/// Paragraphs and items of lists in the width. Headings, tables and code stay.
+fn in_width(markdown: &str, width: usize) -> String {
+    let (mut text, mut block, mut is_code) = (String::new(), String::new(), false);
+    // An empty line ends the last block.
+    for line in markdown.lines().chain([""]) {
+        let content = line.trim_start();
+        let is_fence = content.starts_with("```");
+        let stays = is_code || is_fence || content.is_empty() || content.starts_with(['#', '|']);
+        if !stays && !is_item(content) && !block.is_empty() {
+            block += &format!(" {content}");
+            continue;
+        }
+        let words = block.trim_start();
+        let indent = block.len() - words.len();
+        let below = if is_item(words) { indent + 2 } else { indent };
+        text += &fill(words.split_whitespace(), " ".repeat(indent), below, width);
+        text += if block.is_empty() { "" } else { "\n" };
+        block.clear();
+        if stays {
+            text += &format!("{line}\n");
+        } else {
+            block += line;
+        }
+        is_code ^= is_fence;
+    }
+    text
+}
+
+/// Whether a block begins with `-` or `1.`.
+fn is_item(text: &str) -> bool {
+    let mark = text.split(' ').next().unwrap_or_default();
+    mark == "-" || mark.strip_suffix('.').is_some_and(|number| number.parse::<u32>().is_ok())
 }
 
 /// The page of this path, else those with this last part of the path or this title.
@@ -123,14 +157,15 @@ fn named(path: &str) -> Vec<&'static DocsPage> {
 }
 
 /// Shows a page by its path, its last part or its title, a section by its anchor, and by a part of their names
-/// a list of pages, headings and lines of the index; else by their texts. A URL of `/docs` is a topic too.
-fn show(given: &str, print_html: &dyn Fn(&str) -> Result<(), CliError>) -> Result<(), CliError> {
+/// a list of pages, headings and lines of the index; else by their texts. A URL of `/docs` and the target of a link of a
+/// page are topics too.
+fn show(given: &str) -> Result<(), CliError> {
     let topic = given.rsplit_once("/docs/").map_or(given, |(_, path)| path).to_lowercase();
     let (path, anchor) = topic.split_once('#').unwrap_or((&topic, ""));
-    if let [page] = named(path)[..] {
-        let html = article(page)?;
-        let part = if anchor.is_empty() { None } else { section(&html, anchor) };
-        return print_html(&part.unwrap_or(html));
+    let path = path.trim_start_matches("../");
+    if let [page] = named(path.strip_suffix(".md").unwrap_or(path))[..] {
+        let text = markdown(page)?;
+        return print_text(section(page, &text, anchor).unwrap_or(&text));
     }
     let wanted = topic.replace(' ', "-");
     let forms = forms(&topic);
@@ -138,20 +173,19 @@ fn show(given: &str, print_html: &dyn Fn(&str) -> Result<(), CliError>) -> Resul
     let (mut paths, mut titles, mut others) = (Vec::new(), Vec::new(), Vec::new());
     for page in listed() {
         if page.path.contains(&wanted) || has(page.path) {
-            paths.push(whole(page));
+            paths.push((page, None));
         } else if has(page.title) {
-            titles.push(whole(page));
+            titles.push((page, None));
         } else if has(page.line) {
-            others.push(whole(page));
+            others.push((page, None));
         }
-        let html = article(page)?;
-        for it in sections(&html) {
+        for it in page.sections.iter().filter(|it| it.level > 1) {
             // Only a code: a word such as `try` is the heading of a section, too, and says little without the others.
             if it.anchor == wanted && wanted.contains('_') {
-                return print_html(&section(&html, &wanted).unwrap_or_default());
+                return print_text(section(page, &markdown(page)?, &wanted).unwrap_or_default());
             }
-            if has(&it.text) {
-                others.push((page, it));
+            if has(it.text) {
+                others.push((page, Some(it)));
             }
         }
     }
@@ -161,7 +195,7 @@ fn show(given: &str, print_html: &dyn Fn(&str) -> Result<(), CliError>) -> Resul
         note(&format!("No page is called {given:?}. Did you mean one of these?"))?;
         return print(&lines(&found));
     }
-    found.extend(texts(&forms)?);
+    found.extend(texts(&forms)?.into_iter().map(|page| (page, None)));
     if found.is_empty() {
         let names: Vec<&str> = listed().flat_map(|page| [page.path, page.title]).collect();
         let advice = did_you_mean(given, names, "`cued docs` lists the pages");
@@ -178,15 +212,11 @@ fn forms(topic: &str) -> Vec<String> {
     [Some(topic.to_owned()), singular, plural].into_iter().flatten().collect()
 }
 
-fn whole(page: &'static DocsPage) -> Place {
-    (page, Section { anchor: String::new(), text: page.line.to_owned() })
-}
-
 /// The pages whose text has a word that begins like a form, those with most of them first.
-fn texts(forms: &[String]) -> Result<Vec<Place>, CliError> {
+fn texts(forms: &[String]) -> Result<Vec<&'static DocsPage>, CliError> {
     let mut found = Vec::new();
     for page in listed() {
-        let text = plain(&article(page)?, usize::MAX, &Styles::default()).to_lowercase();
+        let text = markdown(page)?.to_lowercase();
         let begins = |place: usize| !text[..place].ends_with(char::is_alphanumeric);
         let count =
             |form: &String| text.match_indices(form).filter(|(place, _)| begins(*place)).count();
@@ -194,15 +224,18 @@ fn texts(forms: &[String]) -> Result<Vec<Place>, CliError> {
     }
     found.retain(|(count, _)| *count > 0);
     found.sort_by_key(|(count, _)| std::cmp::Reverse(*count));
-    Ok(found.into_iter().map(|(_, page)| whole(page)).collect())
+    Ok(found.into_iter().map(|(_, page)| page).collect())
 }
 
-fn lines(found: &[Place]) -> String {
-    let topic = |(page, section): &Place| match section.anchor.as_str() {
-        "" => page.path.to_owned(),
-        anchor => format!("{}#{anchor}", page.path),
+/// Pages and headings of them, each with the topic that shows it.
+fn lines(found: &[(&DocsPage, Option<&DocsSection>)]) -> String {
+    let topic = |(page, section): &(&DocsPage, Option<&DocsSection>)| match section {
+        Some(section) => (format!("{}#{}", page.path, section.anchor), section.text),
+        None => (page.path.to_owned(), page.line),
     };
-    let width = found.iter().map(|it| topic(it).len()).max().unwrap_or(0);
-    let line = |it: &Place| folded(&format!("{:width$}  {}\n", topic(it), it.1.text), usize::MAX);
+    let found: Vec<_> = found.iter().map(topic).collect();
+    let width = found.iter().map(|(topic, _)| topic.len()).max().unwrap_or(0);
+    let line =
+        |(topic, text): &(String, &str)| folded(&format!("{topic:width$}  {text}\n"), usize::MAX);
     found.iter().take(MAX_FOUND).map(line).collect()
 }
