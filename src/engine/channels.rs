@@ -35,24 +35,29 @@ pub fn compose_due(app: &App, now: Timestamp) -> Result<Option<Timestamp>> {
     let base = app.config.has_public_url.then(|| app.config.public_url.clone());
     run_while_due(app, now, channels::next_due_at, || {
         let due = app.store.read_blocking(|read| channels::list_due(read, now, BATCH))?;
-        let take_turn = |key| {
-            let base = base.clone();
-            app.store.write_with_priority(move |tx| take_turn(tx, key, base.as_deref(), now))
-        };
-        let turns: Vec<Pending<()>> = due.into_iter().map(take_turn).collect();
-        turns.into_iter().try_for_each(Pending::wait)
+        let turns = due.into_iter().map(|key| take_turn(app, key, base.clone(), now));
+        let writes = turns.filter_map(Result::transpose).collect::<Result<Vec<_>>>()?;
+        writes.into_iter().try_for_each(Pending::wait)
     })
 }
 
 /// A channel that cannot be read holds up no other: it composes nothing until it is changed.
-fn take_turn(tx: &WriteTx<'_>, key: i64, base: Option<&str>, now: Timestamp) -> Result<()> {
-    match tx.part(|tx| composer::take_turn(tx, key, base, now)) {
+fn take_turn(
+    app: &App,
+    key: i64,
+    base: Option<String>,
+    now: Timestamp,
+) -> Result<Option<Pending<()>>> {
+    match app.store.read_blocking(|read| composer::plan(read, key, now)) {
+        Ok(plan) => Ok(plan.map(|plan| {
+            let apply = move |tx: &WriteTx<'_>| composer::apply(tx, plan, base.as_deref(), now);
+            app.store.write_with_priority(apply)
+        })),
         Err(error @ Error::Storage(_)) => Err(error),
         Err(error) => {
-            tx.on_commit(move || tracing::error!(channel_row = key, %error, "channel skipped"));
-            channels::stop_looking(tx, key)
+            tracing::error!(channel_row = key, %error, "channel skipped");
+            Ok(Some(app.store.write_with_priority(move |tx| channels::stop_looking(tx, key))))
         }
-        Ok(()) => Ok(()),
     }
 }
 

@@ -343,28 +343,58 @@ fn message_id(about: &[i64], now: Timestamp) -> String {
     notification_id(&about, NotificationKind::Channel, now)
 }
 
-/// The turn of a channel: puts its next message into the outbox, if it is time, and sets when it goes on. `base` is the
-/// public URL, for links.
-pub fn take_turn(tx: &WriteTx<'_>, key: i64, base: Option<&str>, now: Timestamp) -> Result<()> {
-    let Some(channel) = channels::find_by_key(tx, key)? else { return Ok(()) };
+/// What a channel does next.
+pub struct Plan {
+    /// As it was when this was planned.
+    channel: Channel,
+    message: Option<Message>,
+    next: NextTurn,
+    /// The newest notice of the account then.
+    newest: Option<i64>,
+}
+
+/// Plans the turn of a channel. It reads up to 2,000 notices, which would hold up the writer. `None` if the channel is
+/// gone.
+pub fn plan(read: &ReadTx<'_>, key: i64, now: Timestamp) -> Result<Option<Plan>> {
+    let Some(channel) = channels::find_by_key(read, key)? else { return Ok(None) };
     let (cursor, window) = (channel.cursor, (channel.window_at, channel.window_count));
     let wait = |due_at| NextTurn { cursor, due_at, window };
     let silent_until = match channel.silent_until(now) {
-        None => mail_limit(tx, &channel, now)?,
+        None => mail_limit(read, &channel, now)?,
         until => until,
     };
-    let (message, next) = if channels::count_in_outbox(tx, key)? > 0 {
+    let (message, next) = if channels::count_in_outbox(read, key)? > 0 {
         // The end of that message wakes the channel.
         (None, wait(None))
     } else if silent_until.is_some() {
         (None, wait(silent_until))
     } else {
-        compose(tx, &channel, now)?
+        compose(read, &channel, now)?
     };
+    let newest = channels::newest_notice(read, channel.user_key)?;
+    Ok(Some(Plan { channel, message, next, newest }))
+}
+
+/// Does what was planned, unless the channel has changed since: it is then planned again. `base` is the public URL, for
+/// links.
+pub fn apply(tx: &WriteTx<'_>, plan: Plan, base: Option<&str>, now: Timestamp) -> Result<()> {
+    let Plan { channel, message, mut next, newest } = plan;
+    let is_same = channels::find_by_key(tx, channel.key)?.is_some_and(|current| current == channel);
+    let is_sending = channels::count_in_outbox(tx, channel.key)? > 0;
+    // A test may have come into the outbox.
+    if !is_same || (message.is_some() && is_sending) {
+        return Ok(());
+    }
     if let Some(message) = message {
         enqueue(tx, &channel, message, base, now)?;
+    } else if next.due_at.is_none()
+        && !is_sending
+        && channels::newest_notice(tx, channel.user_key)? > newest
+    {
+        // It woke the channel, which must not sleep over it.
+        next.due_at = Some(now);
     }
-    channels::set_turn(tx, key, next)?;
+    channels::set_turn(tx, channel.key, next)?;
     channels::delete_told(tx, channel.user_key)
 }
 

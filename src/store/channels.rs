@@ -100,6 +100,7 @@ const LIST_TOPICS: &str = "SELECT key, events, tags, channels, ready_at FROM not
   WHERE user_key = ?1 AND key > ?2 ORDER BY key";
 const LIST_NOTICES: &str = "SELECT key, events, tags, channels, ready_at, body FROM notices
   WHERE user_key = ?1 AND key > ?2 ORDER BY key LIMIT ?3 + 0";
+const NEWEST_NOTICE: &str = "SELECT key FROM notices WHERE user_key = ?1 ORDER BY key DESC LIMIT 1";
 const DELETE_TOLD: &str = "DELETE FROM notices WHERE user_key = ?1
     AND key <= coalesce((SELECT min(cursor) FROM channels WHERE user_key = ?1), 9223372036854775807)";
 const DELETE_SURPLUS: &str = "DELETE FROM notices WHERE user_key = ?1
@@ -142,7 +143,7 @@ pub fn insert(
     tx.run(INSERT, (id, user_key, now, new))
 }
 
-/// All but its type, which stays. With changed settings its earlier failures count no more, and its message is sent again
+/// Its type is the same. With changed settings its earlier failures count no more, and its message is sent again
 /// at once.
 pub fn update(
     tx: &WriteTx<'_>,
@@ -311,6 +312,10 @@ pub fn release_notice(tx: &WriteTx<'_>, user_key: UserKey, id: &str, now: Timest
     Ok(())
 }
 
+pub fn newest_notice(read: &ReadTx<'_>, user_key: UserKey) -> Result<Option<i64>> {
+    read.find(NEWEST_NOTICE, [user_key])
+}
+
 pub fn list_notices(
     read: &ReadTx<'_>,
     user_key: UserKey,
@@ -433,6 +438,7 @@ crate::store::test_support::plan_test! { channels_and_notices_are_found_by_index
     WAKE => "channels_by_user (user_key=?)",
     UPDATE_NOTICE => "notices_by_user (user_key=?)",
     LIST_TOPICS => "notices_by_user (user_key=? AND key>?)",
+    NEWEST_NOTICE => "notices_by_user (user_key=?)",
     LIST_NOTICES => "notices_by_user (user_key=? AND key>?)",
     DELETE_TOLD => "notices_by_user (user_key=?",
     DELETE_SURPLUS => "notices_by_user (user_key=?",

@@ -36,7 +36,7 @@ count=0
 while [ "$count" -lt "$seeds" ] && [ $(($(date +%s) - began)) -lt "$seconds" ]; do
   from=$((first + count))
   to=$((from + (batch < seeds - count ? batch : seeds - count)))
-  CUED_TEST_SEEDS=$from..$to "$tests" --exact simulation::no_rule_is_violated_in_any_order_of_steps >"$log" 2>&1 &
+  TESTS_SEEDS=$from..$to "$tests" --exact simulation::no_rule_is_violated_in_any_order_of_steps >"$log" 2>&1 &
   if ! wait $!; then
     cat "$log"
     echo "a seed of $from..$to fails"

@@ -17,6 +17,7 @@ use crate::cli::error::{CliError, usage};
 use crate::cli::input;
 use crate::cli::output::table::{parse_seconds, text_of};
 use crate::cli::output::{Format, List, print_note};
+use crate::cli::printable::printable;
 use crate::client::credentials::Target;
 use crate::client::request::{ApiRequest, ApiResponse, segment};
 
@@ -535,8 +536,8 @@ impl<'a> Call<'a> {
             }
             View::Sentence(id, text) => output.done(&answer, id, |object| {
                 fill(text, |name| match self.place(name) {
-                    "" => text_of(object, name),
-                    place => output.id(place),
+                    "" => printable(&text_of(object, name)),
+                    place => printable(&output.id(place)),
                 })
             }),
             View::Code(code) => code(self, &answer),
@@ -545,7 +546,7 @@ impl<'a> Call<'a> {
             return Ok(());
         }
         let object = answer.value()?;
-        print_note(&fill(self.entry.note, |name| text_of(&object, name)))
+        print_note(&fill(self.entry.note, |name| printable(&text_of(&object, name))))
     }
 
     fn request(&self, line: &'static str) -> Result<ApiRequest, CliError> {

@@ -61,7 +61,7 @@ fn searched(description: &str) -> &str {
     }
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CueFilter {
     /// A text of [`fold`]. Two texts match if they differ in case alone.
     pub q: Option<String>,
@@ -84,7 +84,7 @@ impl CueFilter {
 word_enum! {
     /// The sort key of a list. A minus sign is descending. Cues with the same value are in the order of their creation,
     /// which is reversed with the list, and those without a value are last in either direction.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum CueSort {
         Oldest = "created",
         Newest = "-created",

@@ -25,7 +25,7 @@ use crate::domain::webhook::callback::Callback;
 use crate::domain::webhook::canonical_json::canonical;
 
 word_enum! {
-    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum CueStatus {
         Active = "active",
         Paused = "paused",

@@ -15,7 +15,7 @@ pub const NAMESPACE_RULE: &str =
     "should have 1 to 63 of a-z, 0-9, '.', '_' and '-', and begin with a letter or a digit";
 
 /// `backup`, or `home/backup` in the namespace `home`. The slug of a cue is unique in its account.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Slug(String);
 
 impl Slug {
@@ -51,7 +51,7 @@ pub fn take_unused(slug: String, taken: &mut BTreeSet<String>) -> String {
 }
 
 /// The cues with slugs that a list has: one, or those in a namespace.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SlugFilter {
     Slug(Slug),
     Namespace(String),

@@ -13,7 +13,7 @@ pub const TAG_RULE: &str =
     "should have 1 to 32 of a-z, 0-9, '.', '_' and '-', and begin with a letter or a digit";
 
 /// The tags of a cue or of a filter: distinct, in the order given.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tags(Vec<String>);
 
 impl Tags {

@@ -86,12 +86,12 @@ fn run(app: &App, tasks: &mut Tasks, deliveries: &DeliveryService, stop: &Atomic
         run_pass(app, names, &app.notifiers.schedule, None, || {
             app.notifiers.set_next_wakeup(None);
             app.engine_stats.heartbeat(app.clock.monotonic());
-            pass.get_or_insert_with(|| app.engine_stats.begin_pass(&app.notifiers.progress));
+            // A panic ends it too: whoever waits for its end would wait for ever.
+            let begin = || app.engine_stats.begin_pass(&app.notifiers.progress);
+            let current = pass.take().unwrap_or_else(begin);
             app.store.probe_disk();
             let next = run_once(app, tasks, deliveries, stop);
-            if !matches!(next, Ok(NextPass::Again)) {
-                pass = None;
-            }
+            pass = Some(current).filter(|_| matches!(next, Ok(NextPass::Again)));
             if let Ok(NextPass::At(deadline)) = next {
                 app.notifiers.set_next_wakeup(deadline);
             }

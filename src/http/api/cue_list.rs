@@ -1,12 +1,11 @@
 //! `GET /v1/cues`.
 
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::api::cue_view::{CueView, LastRunView, RecentView};
+use crate::domain::account::credentials::sha256;
 use crate::domain::cue::list::{
     CueFilter, CueSort, ListPosition, MAX_RECENT_RUNS, MAX_SEARCH, SortValue, fold,
 };
@@ -89,12 +88,14 @@ async fn read_page(
 }
 
 fn render(list: &CueList, pagination: Pagination, page: &CuePage) -> Result<Response> {
-    let views = page.cues.iter().map(|(cue, runs)| CueView::new(cue, runs.as_ref().map(recent)));
+    let runs_of = |index: usize| page.runs.as_ref()?.get(index).map(recent);
+    let views = page.cues.iter().enumerate();
+    let views = views.map(|(index, cue)| CueView::new(cue, runs_of(index)));
     let body = ListBody::new("cues", views)?;
     let shown = body.count();
     let has_more = page.has_more || shown < page.cues.len();
     let last = page.cues.get(..shown).and_then(<[_]>::last).filter(|_| has_more);
-    let next = last.map(|(cue, _)| encode_cursor(list, list.sort.position_of(cue))).transpose()?;
+    let next = last.map(|cue| encode_cursor(list, list.sort.position_of(cue))).transpose()?;
     let body = body
         .with("total", &page.total.to_string())
         .with("limit", &pagination.limit.to_string())
@@ -134,7 +135,7 @@ fn encode_cursor(list: &CueList, last: ListPosition) -> Result<String> {
 /// The place that a cursor stands for.
 fn decode_cursor(text: &str, list: &CueList) -> std::result::Result<ListPosition, CursorError> {
     let place = URL_SAFE_NO_PAD.decode(text).map_err(|_| CursorError::Malformed)?;
-    let (digest_given, value, key): (u64, SortValue, i64) =
+    let (digest_given, value, key): ([u8; 4], SortValue, i64) =
         serde_json::from_slice(&place).map_err(|_| CursorError::Malformed)?;
     if digest_given == digest(list) {
         Ok(ListPosition { value, key: CueKey::new(key) })
@@ -143,12 +144,16 @@ fn decode_cursor(text: &str, list: &CueList) -> std::result::Result<ListPosition
     }
 }
 
-/// Distinguishes the lists of one user; no security. Another build of the program may have other digests: a cursor of
-/// the earlier one is then refused.
-fn digest(list: &CueList) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    (&list.filter, list.sort).hash(&mut hasher);
-    hasher.finish()
+/// Distinguishes the lists of one user; no security. The same on every machine and after an update, because a cursor is
+/// valid for any time.
+fn digest(list: &CueList) -> [u8; 4] {
+    let CueFilter { q, status, transport, slug, tags, failing } = &list.filter;
+    let tags: Vec<&str> = tags.iter().collect();
+    let words = (status.map(CueStatus::as_str), transport.map(Transport::as_str));
+    let slugs = slug.as_ref().map(SlugFilter::bounds);
+    let [a, b, c, d, ..] =
+        sha256(json!([list.sort.as_str(), words, q, failing, tags, slugs]).to_string().as_bytes());
+    [a, b, c, d]
 }
 
 #[cfg(test)]

@@ -35,7 +35,9 @@ pub struct CueList {
 
 #[derive(Debug)]
 pub struct CuePage {
-    pub cues: Vec<(Cue, Option<RecentRuns>)>,
+    pub cues: Vec<Cue>,
+    /// Those of each cue, if they are asked for.
+    pub runs: Option<Vec<RecentRuns>>,
     pub total: i64,
     pub has_more: bool,
 }
@@ -85,12 +87,10 @@ fn read_page(
     } else {
         all.count(read)?
     };
-    let mut with_runs = Vec::with_capacity(cues.len());
-    for cue in cues {
-        let runs = list.runs.map(|count| find_runs(read, &cue, count)).transpose()?;
-        with_runs.push((cue, runs));
-    }
-    Ok(CuePage { cues: with_runs, total, has_more })
+    let find_all =
+        |count| cues.iter().map(|cue| find_runs(read, cue, count)).collect::<Result<_>>();
+    let runs = list.runs.map(find_all).transpose()?;
+    Ok(CuePage { cues, runs, total, has_more })
 }
 
 fn matching(user_key: UserKey, filter: &CueFilter) -> Scan {

@@ -405,6 +405,8 @@ impl FromRow for String {
 }
 
 impl<T: FromRow> FromRow for Option<T> {
+    const WIDTH: usize = T::WIDTH;
+
     fn read(columns: &mut RowReader<'_, '_>) -> Result<Self> {
         if columns.row.get_ref(columns.next)? == ValueRef::Null {
             columns.next += T::WIDTH;

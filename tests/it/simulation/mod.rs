@@ -6,8 +6,8 @@
 //! waits for the receivers of another account, no policy of a cue is violated, counters equal recounts, the figures of the hours sum up to the runs
 //! that ended, and all states are those of the model.
 //!
-//! A failure prints its seed and the shortest list of steps that was found for it. `CUED_TEST_SEED=17` runs that
-//! seed alone, `CUED_TEST_SEEDS=200..5000` others than the usual ones.
+//! A failure prints its seed and the shortest list of steps that was found for it. `TESTS_SEED=17` runs that
+//! seed alone, `TESTS_SEEDS=200..5000` others than the usual ones.
 
 mod check;
 mod engine_steps;
@@ -84,13 +84,13 @@ fn a_seed_repeats_its_run() {
     }
 }
 
-/// The seed of `CUED_TEST_SEED`, or those of `CUED_TEST_SEEDS=FIRST..END`, or the usual ones.
+/// The seed of `TESTS_SEED`, or those of `TESTS_SEEDS=FIRST..END`, or the usual ones.
 fn seeds() -> Range<u64> {
     let number = |text: &str| text.parse::<u64>().expect("a number");
-    if let Ok(seed) = std::env::var("CUED_TEST_SEED") {
+    if let Ok(seed) = std::env::var("TESTS_SEED") {
         return number(&seed)..number(&seed) + 1;
     }
-    if let Ok(seeds) = std::env::var("CUED_TEST_SEEDS") {
+    if let Ok(seeds) = std::env::var("TESTS_SEEDS") {
         let (first, end) = seeds.split_once("..").expect("FIRST..END");
         return number(first)..number(end);
     }
@@ -101,7 +101,7 @@ fn seeds() -> Range<u64> {
 fn report(seed: u64, steps: Vec<Step>, failure: (String, String)) {
     let shortest = shrink(steps, |rest| attempt(seed, rest).is_err());
     let (log, rule) = attempt(seed, &shortest).err().unwrap_or(failure);
-    panic!("CUED_TEST_SEED={seed} fails; the shortest list of steps:\n{log}{rule}");
+    panic!("TESTS_SEED={seed} fails; the shortest list of steps:\n{log}{rule}");
 }
 
 /// Runs the steps. A panic counts as a failure.

@@ -11,12 +11,12 @@ impl Random {
         Self(seed)
     }
 
-    /// Seeded by `CUED_TEST_SEED`, otherwise by the time. Prints the seed, which a failing test shows.
+    /// Seeded by `TESTS_SEED`, otherwise by the time. Prints the seed, which a failing test shows.
     pub fn seeded(test: &str) -> Self {
-        let given = std::env::var("CUED_TEST_SEED").ok().and_then(|text| text.parse().ok());
+        let given = std::env::var("TESTS_SEED").ok().and_then(|text| text.parse().ok());
         let nanos = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos();
         let seed = given.unwrap_or_else(|| u64::try_from(nanos() % 1_000_000_007).unwrap());
-        eprintln!("{test}: CUED_TEST_SEED={seed}");
+        eprintln!("{test}: TESTS_SEED={seed}");
         Self(seed)
     }
 

@@ -333,9 +333,9 @@ pub fn bounded<T: Send + 'static>(what: &str, job: impl FnOnce() -> T + Send + '
     result.recv_timeout(HANG_TIMEOUT).unwrap_or_else(|_| panic!("{what} hangs"))
 }
 
-/// Returns whether the long forms of the tests run (`CUED_TEST_FULL=1`).
+/// Returns whether the long forms of the tests run (`TESTS_FULL=1`).
 pub fn is_full_run() -> bool {
-    std::env::var_os("CUED_TEST_FULL").is_some_and(|value| value == "1")
+    std::env::var_os("TESTS_FULL").is_some_and(|value| value == "1")
 }
 
 /// Reports that a test is skipped.

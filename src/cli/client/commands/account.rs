@@ -14,6 +14,7 @@ use crate::cli::client::words::in_words;
 use crate::cli::error::{CliError, not_found, refused};
 use crate::cli::output::table::{Cell, ColumnRule, Style, duration, from_now, text_of};
 use crate::cli::output::{SHORT_ID, print_note};
+use crate::cli::printable::printable;
 use crate::client::request::{ApiRequest, ApiResponse, segment};
 use crate::domain::account::plan::NO_LIMIT;
 
@@ -139,7 +140,7 @@ fn revoke_key(call: &Call<'_>) -> Result<(), CliError> {
     let context = call.context;
     let keys = items(context, &ApiRequest::get("/v1/auth/keys"), "keys", u64::MAX)?;
     let key = find_key(&keys, call.text("key").unwrap_or_default())?;
-    let (id, name) = (text_of(key, "id"), text_of(key, "name"));
+    let (id, name) = (text_of(key, "id"), printable(&text_of(key, "name")));
     let is_own = key["current"] == true;
     if is_own {
         context.confirm(&format!("Key {name} is the one that this command uses. Revoke it?"))?;

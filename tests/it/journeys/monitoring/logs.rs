@@ -185,11 +185,7 @@ fn a_low_open_file_limit_is_not_logged_at_info() {
     let few = "ulimit -n 1024 && exec \"$0\" \"$@\"";
     let mut shell = Command::new("sh");
     let program = cued(&["serve", "--ephemeral"]);
-    shell
-        .args(["-c", few])
-        .arg(program.get_program())
-        .args(program.get_args())
-        .env_remove("CUED_TEST_FULL");
+    shell.args(["-c", few]).arg(program.get_program()).args(program.get_args());
     let mut server = Process(shell.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
     read_addr(&mut BufReader::new(server.0.stdout.take().unwrap())).unwrap();
     signal("-TERM", server.0.id());

@@ -312,7 +312,7 @@ fn print_next_runs(call: &Call<'_>, answer: &ApiResponse) -> Result<(), CliError
         return print_next(call, answer);
     };
     let cue = change::fetch(context, found)?;
-    let (id, name) = (text_of(&cue, "id"), text_of(&cue, "name"));
+    let (id, name) = (text_of(&cue, "id"), printable(&text_of(&cue, "name")));
     print_note(&match text_of(&cue, "status") {
         status if status == "paused" => {
             format!("{name} is paused: cued cue resume {}", short_id(&id))
