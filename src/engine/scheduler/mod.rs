@@ -242,7 +242,7 @@ pub struct Scheduler {
     clock_accepted_at: Option<Timestamp>,
     is_doubted: bool,
     is_held: bool,
-    /// What has fired, of which the missed runs that have caught up are not reported yet.
+    /// The cues fired since the last report of missed runs that were caught up.
     unreported: FireSummary,
     /// Rows of due cues that the next batches fire, accounts in turns. Empty without a backlog.
     turns: VecDeque<CueKey>,

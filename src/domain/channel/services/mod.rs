@@ -67,7 +67,7 @@ pub struct SettingFlag {
     pub removal: Option<(&'static str, &'static str)>,
 }
 
-/// The settings of all services, in the order in which they are shown and read.
+/// The settings of all services, in display order.
 pub const SETTING_FLAGS: [SettingFlag; 8] = [
     setting_flag("to", "ADDRESS", "Address for mails, the confirmed one of the account (email)"),
     setting_flag("url", "URL|@FILE|-", URL),
