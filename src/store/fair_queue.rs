@@ -7,7 +7,7 @@ use crate::domain::row_keys::UserKey;
 use crate::error::Result;
 
 /// Destinations of an account that a pass tries per priority: as many as delivery threads by default. The rest is left
-/// to the next passes, so it delays no other.
+/// to the next passes ([`Rotation::leaves_untried`]), so it delays no other.
 const MAX_TRIED: usize = 64;
 
 /// Bounds the memory; an account that is forgotten begins again with its lowest destination.
@@ -55,6 +55,14 @@ pub struct ReadyRow {
 pub struct Rotation {
     last_user: UserKey,
     last_destinations: HashMap<UserKey, i64>,
+    leaves_untried: bool,
+}
+
+impl Rotation {
+    /// Returns whether the last pass has tried as many destinations of an account as it may, and not all.
+    pub fn leaves_untried(&self) -> bool {
+        self.leaves_untried
+    }
 }
 
 /// One row of each account in turn, and of it one of each destination, oldest first. A lower priority follows when no
@@ -66,6 +74,7 @@ pub fn take(
 ) -> Result<Vec<ReadyRow>> {
     let (mut taken, mut waiting) = (Vec::new(), VecDeque::new());
     let mut users = Cycle::after(rotation.last_user.number());
+    rotation.leaves_untried = false;
     loop {
         let next_user = |from| Ok((queue.next_user)(UserKey::new(from))?.map(UserKey::number));
         let user = users.next(next_user)?;
@@ -84,7 +93,7 @@ pub fn take(
             }
             Err(Grant::NoneLeft) => break,
             // An account that gets none is dropped: its share only shrinks during a pass.
-            Err(_) => {}
+            Err(_) => rotation.leaves_untried |= account.leaves_untried,
         }
     }
     Ok(taken)
@@ -96,6 +105,7 @@ struct Account {
     start: i64,
     untried: Cycle,
     tried: usize,
+    leaves_untried: bool,
     served: VecDeque<Destination>,
     last_destination: i64,
 }
@@ -115,6 +125,7 @@ impl Account {
             start,
             untried: Cycle::after(start),
             tried: 0,
+            leaves_untried: false,
             served: VecDeque::new(),
             last_destination: start,
         }
@@ -170,6 +181,7 @@ impl Account {
                 }));
             }
         }
+        self.leaves_untried |= !self.untried.is_over;
         Ok(self.served.pop_front())
     }
 }
@@ -286,12 +298,16 @@ mod tests {
 
     #[test]
     fn every_destination_is_tried_by_one_of_the_next_passes() {
-        let queue = queue((1..=1_000).map(|key| (1, 0, key, key)));
+        let only = |_, to| Ok(if to == 900 { Grant::Granted } else { Grant::DestinationBusy });
         let mut rotation = Rotation::default();
+        let many = queue((1..=1_000).map(|key| (1, 0, key, key)));
         let found = (0..1_000 / MAX_TRIED + 1).any(|_| {
-            let only = |_, to| Ok(if to == 900 { Grant::Granted } else { Grant::DestinationBusy });
-            !queue.take(&mut rotation, only).is_empty()
+            let is_found = !many.take(&mut rotation, only).is_empty();
+            assert!(rotation.leaves_untried());
+            is_found
         });
         assert!(found);
+        let few = queue((1..MAX_TRIED as i64).map(|key| (1, 0, key, key)));
+        assert!(few.take(&mut rotation, only).is_empty() && !rotation.leaves_untried());
     }
 }

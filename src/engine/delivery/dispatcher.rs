@@ -65,8 +65,9 @@ struct Claims {
     rotation: Rotation,
     /// Granted in the write that runs.
     uncommitted: Vec<DestinationKey>,
-    /// The next turn of the flows that the last claim has met.
-    next_turn: Option<Timestamp>,
+    /// When the next claim may find more: at the next turn of the flows that this one has met, or soon if it has not
+    /// tried all destinations.
+    next: NextPass,
 }
 
 impl Claims {
@@ -78,7 +79,7 @@ impl Claims {
         now: Timestamp,
         calls: Option<&CallLimiter>,
     ) -> Result<Vec<ClaimedDelivery>> {
-        let Self { share, rotation, uncommitted, next_turn } = self;
+        let Self { share, rotation, uncommitted, next } = self;
         let (mut held_up, mut turns) = (BTreeMap::new(), FlowTurns::new(now));
         let claimed = delivery_queue::claim_batch(tx, now, rotation, |user_key, destination| {
             if let Some(seconds) = calls.and_then(|calls| calls.lock().refused_for(user_key, now)) {
@@ -102,7 +103,7 @@ impl Claims {
             Ok(grant)
         })?;
         turns.save(tx, &claimed)?;
-        *next_turn = turns.next;
+        *next = if rotation.leaves_untried() { NextPass::Soon } else { NextPass::At(turns.next) };
         for (user_key, seconds) in held_up {
             let free_at = saturating_add(now, SignedDuration::from_secs(i64::from(seconds)));
             delivery_queue::hold_up(tx, user_key, free_at, CALL_INTERVAL, now)?;
@@ -177,7 +178,8 @@ impl Dispatcher {
     pub fn new(threads: usize) -> Self {
         let (share, rotation) =
             (FairShare::new(threads, threads.max(1) * AHEAD), Rotation::default());
-        let claims = Claims { share, rotation, uncommitted: Vec::new(), next_turn: None };
+        let next = NextPass::At(None);
+        let claims = Claims { share, rotation, uncommitted: Vec::new(), next };
         Self { claims: Arc::new(Mutex::new(claims)), unrecorded: Vec::new() }
     }
 
@@ -213,14 +215,14 @@ impl Dispatcher {
         claimed
     }
 
-    fn next_turn(&self) -> Option<Timestamp> {
-        self.claims.lock().next_turn
+    fn next(&self) -> NextPass {
+        self.claims.lock().next
     }
 
     /// Frees the shares of ended attempts. Returns whether no other one may be claimed.
     fn release(&mut self, app: &App, finished: Vec<FinishedAttempt>) -> bool {
         let mut claims = self.claims.lock();
-        claims.next_turn = None;
+        claims.next = NextPass::At(None);
         for ended in finished {
             let labels = [ended.record.next.status().as_str(), cause_label(ended.record.cause)];
             app.engine_stats.attempts.with(labels).add(1);
@@ -339,8 +341,8 @@ impl DeliveryService {
         };
         let (done, claimed) = dispatcher.write(app, true, first)?;
         self.threads.submit(claimed);
-        if dispatcher.next_turn().is_some() {
-            // The dispatcher waits for it.
+        if dispatcher.next() != NextPass::At(None) {
+            // The dispatcher waits for the next claim.
             app.notifiers.send.notify();
         }
         Ok(done)
@@ -361,7 +363,7 @@ impl DeliveryService {
                 let has_claimed = !claimed.is_empty();
                 self.threads.submit(claimed);
                 // There may be more to claim.
-                Ok(if has_claimed { NextPass::Again } else { NextPass::At(dispatcher.next_turn()) })
+                Ok(if has_claimed { NextPass::Again } else { dispatcher.next() })
             },
         );
         if unfinished() > 0 {

@@ -161,3 +161,19 @@ fn the_limits_of_a_deleted_cue_hold_no_longer() {
     user.settle();
     assert_eq!(receiver.count(), 2);
 }
+
+#[test]
+fn a_flow_gets_its_turn_among_more_waiting_ones_than_a_pass_tries() {
+    let (_server, user) = Server::with_clock_and_user(START);
+    let (slow, quick) = (Receiver::start(), Receiver::start());
+    let fire_twice = |receiver: &Receiver, key: &str, per_minute: u32| {
+        let cue = user.create(&daily(receiver, key, json!({"key": key, "per_minute": per_minute})));
+        (0..2).for_each(|_| drop(user.fire(&cue)));
+    };
+    (0..200).for_each(|number| fire_twice(&slow, &format!("slow-{number}"), 1));
+    fire_twice(&quick, "quick", 30);
+    user.settle();
+    assert_eq!((slow.count(), quick.count()), (200, 1));
+    user.advance("PT2S");
+    assert_eq!((slow.count(), quick.count()), (200, 2));
+}
