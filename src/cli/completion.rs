@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::cli::client::context::{ClientArgs, Context, SERVER_URL, credentials_path, target};
 use crate::cli::docs::topics;
-use crate::cli::error::CliError;
+use crate::cli::error::{CliError, Result};
 use crate::cli::output::print;
 use crate::cli::output::table::text_of;
 use crate::cli::printable::printable;
@@ -17,49 +17,6 @@ use crate::client::request::ApiRequest;
 
 /// For the names of a server: a person waits for the next letter.
 const LOOKUP_TIMEOUT: Duration = Duration::from_millis(300);
-
-const BASH: &str = r#"_cued() {
-    local word
-    COMPREPLY=()
-    while IFS=$'\t' read -r word _; do
-        COMPREPLY+=("$(printf '%q' "$word")")
-    done < <("$1" complete -- "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)
-}
-complete -o default -F _cued cued
-"#;
-
-const ZSH: &str = r#"#compdef cued
-_cued() {
-    local -a lines values texts
-    lines=("${(@f)$("${words[1]}" complete -- "${(@)words[2,CURRENT]}" 2>/dev/null)}")
-    lines=("${(@)lines:#}")
-    if (( ! $#lines )); then
-        _files
-        return
-    fi
-    values=("${(@)lines%%$'\t'*}")
-    texts=("${(@)lines/$'\t'/  -- }")
-    compadd -d texts -a values
-}
-if [ "$funcstack[1]" = "_cued" ]; then
-    _cued "$@"
-else
-    compdef _cued cued
-fi
-"#;
-
-const FISH: &str = r#"function __cued_complete
-    set -l words (commandline -opc)
-    set -l current (commandline -ct)
-    set -l found ($words[1] complete -- $words[2..-1] "$current" 2>/dev/null)
-    if test (count $found) -gt 0
-        printf '%s\n' $found
-    else
-        __fish_complete_path "$current"
-    end
-end
-complete -c cued -f -a '(__cued_complete)'
-"#;
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Shell {
@@ -76,11 +33,11 @@ pub struct Completions {
 }
 
 impl Completions {
-    pub fn run(self) -> Result<(), CliError> {
+    pub fn run(self) -> Result {
         print(match self.shell {
-            Shell::Bash => BASH,
-            Shell::Fish => FISH,
-            Shell::Zsh => ZSH,
+            Shell::Bash => include_str!("completion/cued.bash"),
+            Shell::Fish => include_str!("completion/cued.fish"),
+            Shell::Zsh => include_str!("completion/cued.zsh"),
         })
     }
 }
@@ -94,7 +51,7 @@ pub struct Complete {
 
 impl Complete {
     /// Prints a candidate on each line, and after a tab what it is.
-    pub fn run(self, mut program: Command) -> Result<(), CliError> {
+    pub fn run(self, mut program: Command) -> Result {
         program.build();
         let lines =
             candidates(&program, &self.words).into_iter().map(|(word, text)| match text.as_str() {

@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal as _};
 
 use clap::{Args, ColorChoice};
 
-use crate::cli::error::{CliError, failed, not_found};
+use crate::cli::error::{Result, failed, not_found};
 use crate::cli::nearest::did_you_mean;
 use crate::cli::output::table::{Style, Styles};
 use crate::cli::output::{print, print_note};
@@ -29,7 +29,7 @@ pub struct Docs {
 const ERRORS: &str = "reference/errors";
 
 impl Docs {
-    pub fn run(self) -> Result<(), CliError> {
+    pub fn run(self) -> Result {
         let topic = self.topic.join(" ");
         if topic.is_empty() {
             print(&list(&Styles::for_stdout(ColorChoice::Auto)))?;
@@ -70,11 +70,11 @@ fn listed() -> impl Iterator<Item = &'static DocsPage> {
     PAGES.iter().filter(|page| !page.kind.is_empty())
 }
 
-fn note(text: &str) -> Result<(), CliError> {
+fn note(text: &str) -> Result {
     if io::stdout().is_terminal() { print_note(text) } else { Ok(()) }
 }
 
-fn markdown(page: &DocsPage) -> Result<String, CliError> {
+fn markdown(page: &DocsPage) -> Result<String> {
     page.markdown().ok_or_else(|| failed("a page of the documentation cannot be decompressed"))
 }
 
@@ -103,7 +103,7 @@ fn section<'a>(page: &DocsPage, markdown: &'a str, anchor: &str) -> Option<&'a s
 }
 
 /// Prints a text: at a terminal with its paragraphs in the width, else as it is.
-fn print_text(text: &str) -> Result<(), CliError> {
+fn print_text(text: &str) -> Result {
     let text = match Styles::for_stdout(ColorChoice::Never).width {
         Some(width) => in_width(text, width.min(MAX_WIDTH)),
         None => text.to_owned(),
@@ -159,7 +159,7 @@ fn named(path: &str) -> Vec<&'static DocsPage> {
 /// Shows a page by its path, its last part or its title, a section by its anchor, and by a part of their names
 /// a list of pages, headings and lines of the index; else by their texts. A URL of `/docs` and the target of a link of a
 /// page are topics too.
-fn show(given: &str) -> Result<(), CliError> {
+fn show(given: &str) -> Result {
     let topic = given.rsplit_once("/docs/").map_or(given, |(_, path)| path).to_lowercase();
     let (path, anchor) = topic.split_once('#').unwrap_or((&topic, ""));
     let path = path.trim_start_matches("../");
@@ -170,26 +170,21 @@ fn show(given: &str) -> Result<(), CliError> {
     let wanted = topic.replace(' ', "-");
     let forms = forms(&topic);
     let has = |text: &str| forms.iter().any(|form| text.to_lowercase().contains(form));
-    let (mut paths, mut titles, mut others) = (Vec::new(), Vec::new(), Vec::new());
+    let mut found = Vec::new();
     for page in listed() {
-        if page.path.contains(&wanted) || has(page.path) {
-            paths.push((page, None));
-        } else if has(page.title) {
-            titles.push((page, None));
-        } else if has(page.line) {
-            others.push((page, None));
-        }
+        let fits = [page.path.contains(&wanted) || has(page.path), has(page.title), has(page.line)];
+        let rank = fits.iter().position(|fits| *fits);
+        found.extend(rank.map(|rank| (rank, page, None)));
         for it in page.sections.iter().filter(|it| it.level > 1) {
             // Only a code: a word such as `try` is the heading of a section, too, and says little without the others.
             if it.anchor == wanted && wanted.contains('_') {
                 return print_text(section(page, &markdown(page)?, &wanted).unwrap_or_default());
             }
-            if has(it.text) {
-                others.push((page, Some(it)));
-            }
+            found.extend(has(it.text).then_some((fits.len() - 1, page, Some(it))));
         }
     }
-    let mut found = [paths, titles, others].concat();
+    found.sort_by_key(|(rank, ..)| *rank);
+    let mut found: Vec<_> = found.into_iter().map(|(_, page, part)| (page, part)).collect();
     // A word in the name of an error alone, such as `timezone`, explains nothing.
     if found.iter().any(|(page, _)| page.path != ERRORS) {
         note(&format!("No page is called {given:?}. Did you mean one of these?"))?;
@@ -213,7 +208,7 @@ fn forms(topic: &str) -> Vec<String> {
 }
 
 /// The pages whose text has a word that begins like a form, those with most of them first.
-fn texts(forms: &[String]) -> Result<Vec<&'static DocsPage>, CliError> {
+fn texts(forms: &[String]) -> Result<Vec<&'static DocsPage>> {
     let mut found = Vec::new();
     for page in listed() {
         let text = markdown(page)?.to_lowercase();

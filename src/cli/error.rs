@@ -15,6 +15,9 @@ use crate::domain::text::{escaped, shell_word};
 use crate::error::Error;
 use crate::server::ServeError;
 
+/// The result of a command, or of a step of one.
+pub type Result<T = (), E = CliError> = std::result::Result<T, E>;
+
 #[derive(Debug, ThisError)]
 pub enum CliError {
     /// Invalid command line: exit code 2.

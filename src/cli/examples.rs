@@ -2,110 +2,86 @@
 
 use clap::Command;
 
-/// Examples of commands, by the words after `cued`. At a long line a backslash, so that a copy is one command.
-pub const EXAMPLES: &[(&str, &str)] = &[
-    (
-        "serve",
-        "cued serve --dev --limits off\ncued serve --db /var/lib/cued/cued.db --public-url https://cue.example.com",
-    ),
-    ("user add", "cued user add me@example.com --db /var/lib/cued/cued.db"),
-    ("user list", "cued user list --db /var/lib/cued/cued.db"),
-    ("user set-plan", "cued user set-plan me@example.com pro"),
-    ("user link", "cued user link me@example.com --public-url https://cue.example.com"),
-    ("user disable", "cued user disable me@example.com"),
-    ("user enable", "cued user enable me@example.com"),
-    ("user set-operator", "cued user set-operator me@example.com on"),
-    ("key add", "cued key add me@example.com --name laptop"),
-    ("key list", "cued key list me@example.com"),
-    ("key revoke", "cued key revoke 0198c0de-7a10-7c3e-9d52-1f0a6b3c4d5e"),
-    ("billing list", "cued billing list --all"),
-    ("billing approve", "cued billing approve 0f6b1c9e-2a47-4a0e-9a55-7c1d2e3f4a5b"),
-    ("billing decline", "cued billing decline 0f6b1c9e-2a47-4a0e-9a55-7c1d2e3f4a5b"),
-    ("backup", "cued backup /var/backups/cued --keep 7 --db /var/lib/cued/cued.db"),
-    ("check", "cued check /var/lib/cued/cued.db"),
-    ("restore", "cued restore /var/backups/cued/cued.db --db /var/lib/cued/cued.db --replace"),
-    ("promote", "cued promote --db /var/lib/cued/cued.db"),
-    ("clock accept", "cued clock accept --db /var/lib/cued/cued.db"),
-    (
-        "import crontab",
-        "crontab -l | cued import crontab -\n\
+/// Examples, a text for each command. At a long line a backslash, so that a copy is one command.
+pub const EXAMPLES: &[&str] = &[
+    "cued serve --dev --limits off\ncued serve --db /var/lib/cued/cued.db --public-url https://cue.example.com",
+    "cued user add me@example.com --db /var/lib/cued/cued.db",
+    "cued user list --db /var/lib/cued/cued.db",
+    "cued user set-plan me@example.com pro",
+    "cued user link me@example.com --public-url https://cue.example.com",
+    "cued user disable me@example.com",
+    "cued user enable me@example.com",
+    "cued user set-operator me@example.com on",
+    "cued key add me@example.com --name laptop",
+    "cued key list me@example.com",
+    "cued key revoke 0198c0de-7a10-7c3e-9d52-1f0a6b3c4d5e",
+    "cued billing list --all",
+    "cued billing approve 0f6b1c9e-2a47-4a0e-9a55-7c1d2e3f4a5b",
+    "cued billing decline 0f6b1c9e-2a47-4a0e-9a55-7c1d2e3f4a5b",
+    "cued backup /var/backups/cued --keep 7 --db /var/lib/cued/cued.db",
+    "cued check /var/lib/cued/cued.db",
+    "cued restore /var/backups/cued/cued.db --db /var/lib/cued/cued.db --replace",
+    "cued promote --db /var/lib/cued/cued.db",
+    "cued clock accept --db /var/lib/cued/cued.db",
+    "crontab -l | cued import crontab -\n\
          cued import crontab --system --namespace nas /etc/crontab /etc/cron.d/*",
-    ),
-    ("completions", "cued completions bash > ~/.local/share/bash-completion/completions/cued"),
-    ("docs", "cued docs\ncued docs schedules\ncued docs invalid_schedule"),
-    ("man", "cued man cue add | man -l -"),
-    ("help", "cued help cue add"),
-    (
-        "login",
-        "cued login\ncued login cue.example.com --profile work\ncued login --key - < key.txt",
-    ),
-    ("logout", "cued logout --profile work"),
-    ("open", "cued open --no-browser"),
-    ("cue list", "cued cue list --failing --sort next_run"),
-    ("cue show", "cued cue show nightly"),
-    (
-        "cue add",
-        "cued cue add --name nightly --cron 'every day at 2:00' \\\n  --url https://example.com/hook --or-update",
-    ),
-    ("cue edit", "cued cue edit nightly"),
-    (
-        "cue set",
-        "cued cue set nightly --cron '0 3 * * *' --retry 3:30s,5m\n\
+    "cued completions bash > ~/.local/share/bash-completion/completions/cued",
+    "cued docs\ncued docs schedules\ncued docs invalid_schedule",
+    "cued man cue add | man -l -",
+    "cued help cue add",
+    "cued login\ncued login cue.example.com --profile work\ncued login --key - < key.txt",
+    "cued logout --profile work",
+    "cued open --no-browser",
+    "cued cue list --failing --sort next_run",
+    "cued cue show nightly",
+    "cued cue add --name nightly --cron 'every day at 2:00' \\\n  --url https://example.com/hook --or-update",
+    "cued cue edit nightly",
+    "cued cue set nightly --cron '0 3 * * *' --retry 3:30s,5m\n\
          cued cue set nightly payload.full=true callback.headers.X-Old=null",
-    ),
-    ("cue pause", "cued cue pause nightly weekly"),
-    ("cue resume", "cued cue resume --all --tag nas"),
-    ("cue rm", "cued cue rm nightly"),
-    ("cue fire", "cued cue fire nightly --payload '{\"full\": true}' --wait"),
-    (
-        "cue test",
-        "cued cue test nightly\n\
+    "cued cue pause nightly weekly",
+    "cued cue resume --all --tag nas",
+    "cued cue rm nightly",
+    "cued cue fire nightly --payload '{\"full\": true}' --wait",
+    "cued cue test nightly\n\
          cued cue test --url https://example.com/hook \\\n  --payload '{\"hello\": \"world\"}' -o wide",
-    ),
-    ("cue next", "cued cue next nightly -n 3"),
-    ("cue missed", "cued cue missed nightly"),
-    ("run list", "cued run list --cue nightly --failed --since 1d"),
-    ("run show", "cued run show 0198c0de"),
-    ("run attempts", "cued run attempts 0198c0de --body"),
-    ("run request", "cued run request 0198c0de"),
-    ("run replay", "cued run replay 0198c0de\ncued run replay --failed --since 1h --cue nightly"),
-    ("run retry", "cued run retry 0198c0de"),
-    ("run cancel", "cued run cancel 0198c0de"),
-    ("run verify", "cued run verify 0198c0de --invalid --reason 'the report is empty'"),
-    ("run wait", "cued run wait 0198c0de --timeout 5m"),
-    ("preview", "cued preview 'every weekday at 9' --tz Berlin -n 3"),
-    ("tail", "cued tail --failed --since 1h --body"),
-    ("work", "cued work --task report --jobs 2 -- ./report.sh weekly"),
-    ("worker list", "cued worker list"),
-    ("worker rm", "cued worker rm nas-report"),
-    ("flow list", "cued flow list"),
-    ("alert list", "cued alert list --cue nightly --since 7d"),
-    ("channel show", "cued channel show 'ntfy backups'"),
-    (
-        "channel add",
-        "cued channel add ntfy --url https://ntfy.sh/backups \\\n  --quiet-hours 22:00-07:00 --timezone Berlin\n\
+    "cued cue next nightly -n 3",
+    "cued cue missed nightly",
+    "cued run list --cue nightly --failed --since 1d",
+    "cued run show 0198c0de",
+    "cued run attempts 0198c0de --body",
+    "cued run request 0198c0de",
+    "cued run replay 0198c0de\ncued run replay --failed --since 1h --cue nightly",
+    "cued run retry 0198c0de",
+    "cued run cancel 0198c0de",
+    "cued run verify 0198c0de --invalid --reason 'the report is empty'",
+    "cued run wait 0198c0de --timeout 5m",
+    "cued preview 'every weekday at 9' --tz Berlin -n 3",
+    "cued tail --failed --since 1h --body",
+    "cued work --task report --jobs 2 -- ./report.sh weekly",
+    "cued worker list",
+    "cued worker rm nas-report",
+    "cued flow list",
+    "cued alert list --cue nightly --since 7d",
+    "cued channel show 'ntfy backups'",
+    "cued channel add ntfy --url https://ntfy.sh/backups \\\n  --quiet-hours 22:00-07:00 --timezone Berlin\n\
          cued channel add slack --url - --event failed --event recovered\n\
          cued channel add telegram --bot-token @token.txt --chat-id -1001234567890",
-    ),
-    ("channel set", "cued channel set 'ntfy backups' --event failed --no-quiet-hours"),
-    ("channel test", "cued channel test 'ntfy backups'"),
-    ("channel rm", "cued channel rm 'ntfy backups'"),
-    ("apply", "cued apply -f cues.yaml\ncued apply -f cues.yaml --prune -y"),
-    ("diff", "cued diff -f cues.yaml --prune --exit-code"),
-    ("export", "cued export --namespace home > cues.yaml"),
-    ("account keys add", "cued account keys add laptop"),
-    ("account keys revoke", "cued account keys revoke laptop"),
-    ("account sessions rm", "cued account sessions rm --others"),
-    ("account secret show", "cued account secret show --alert"),
-    ("account secret regenerate", "cued account secret regenerate --alert"),
-    (
-        "api",
-        "cued api GET cues -f limit=5\n\
+    "cued channel set 'ntfy backups' --event failed --no-quiet-hours",
+    "cued channel test 'ntfy backups'",
+    "cued channel rm 'ntfy backups'",
+    "cued apply -f cues.yaml\ncued apply -f cues.yaml --prune -y",
+    "cued diff -f cues.yaml --prune --exit-code",
+    "cued export --namespace home > cues.yaml",
+    "cued account keys add laptop",
+    "cued account keys revoke laptop",
+    "cued account sessions rm --others",
+    "cued account secret show --alert",
+    "cued account secret regenerate --alert",
+    "cued api GET cues -f limit=5\n\
          cued api POST /v1/cues/cue_4f8k2m9x1q7z/fire\n\
          cued api PATCH cues/cue_4f8k2m9x1q7z -d '{\"description\": \"nightly\"}'",
-    ),
-    ("health", "cued health --local"),
-    ("sink", "cued sink --script 500,timeout,429:5,200"),
+    "cued health --local",
+    "cued sink --script 500,timeout,429:5,200",
 ];
 
 /// The command with the examples of all commands in it, after the first paragraph of their long help.
@@ -113,12 +89,21 @@ pub fn with_examples(command: Command) -> Command {
     extend(command, "")
 }
 
+/// The examples of the command with these words after `cued`.
+pub fn examples_of(path: &str) -> Option<&'static str> {
+    let is_own = |text: &&&str| {
+        let line = text.split_once("cued ").and_then(|(_, line)| line.strip_prefix(path));
+        line.is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', '\n']))
+    };
+    EXAMPLES.iter().find(is_own).copied()
+}
+
 fn extend(command: Command, path: &str) -> Command {
     let command = command.mut_subcommands(|command| {
         let path = format!("{path} {}", command.get_name()).trim_start().to_owned();
         extend(command, &path)
     });
-    let Some((_, examples)) = EXAMPLES.iter().find(|(name, _)| *name == path) else {
+    let Some(examples) = examples_of(&path).filter(|_| !command.has_subcommands()) else {
         return command;
     };
     let about = command
@@ -159,7 +144,14 @@ mod tests {
 
     #[test]
     fn each_example_is_accepted_by_its_command_and_fits_80_columns() {
-        for (name, examples) in EXAMPLES {
+        for examples in EXAMPLES {
+            let first = examples.split_once("cued ").map(|(_, line)| words_of(line)).unwrap();
+            let mut command = Cli::command();
+            let own = first.iter().take_while(|word| {
+                let found = command.find_subcommand(word).cloned();
+                found.map(|found| command = found).is_some()
+            });
+            let name = own.cloned().collect::<Vec<_>>().join(" ");
             assert!(examples.lines().all(|line| line.chars().count() <= 78), "{examples}");
             for line in examples.replace(" \\\n", "").lines() {
                 // Another program may write what the command reads.
@@ -184,11 +176,7 @@ mod tests {
             missing(command, &path, found);
             let is_leaf = command.get_subcommands().next().is_none();
             let takes_values = command.get_positionals().next().is_some();
-            if is_leaf
-                && takes_values
-                && path != "complete"
-                && !EXAMPLES.iter().any(|(name, _)| *name == path)
-            {
+            if is_leaf && takes_values && path != "complete" && examples_of(&path).is_none() {
                 found.push(path);
             }
         }

@@ -11,7 +11,7 @@ use clap_mangen::Man;
 
 use crate::cli::client::ClientCommand;
 use crate::cli::client::command::{common_options, with_short_help};
-use crate::cli::error::{CliError, cannot, in_quotes, usage};
+use crate::cli::error::{Result, cannot, in_quotes, usage};
 use crate::cli::examples::with_examples;
 use crate::cli::nearest::nearest;
 use crate::cli::output::{print, print_note};
@@ -82,39 +82,30 @@ pub fn with_advice(program: &Command, mut error: Error) -> Error {
         }
     }
     suggest_commands(program, &mut error);
-    if let Some(name) = command_of_cues(program, &error) {
-        let advice = format!("did you mean `cued cue {name}`?");
-        error.remove(ContextKind::SuggestedSubcommand);
-        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![advice.into()]));
-    }
     error
 }
 
-/// The command of `cued cue` that was meant: `list` by `cued list`, and by `cued lst`, which no other command resembles.
-fn command_of_cues(program: &Command, error: &Error) -> Option<String> {
-    let Some(ContextValue::String(name)) = error.get(ContextKind::InvalidSubcommand) else {
-        return None;
-    };
-    let cue = program
-        .find_subcommand("cue")
-        .filter(|_| std::env::args().nth(1).as_ref() == Some(name))?;
-    match (cue.find_subcommand(name), error.get(ContextKind::SuggestedSubcommand)) {
-        (Some(_), _) => Some(name.clone()),
-        (None, None) => near_commands(cue, name).into_iter().next(),
-        (None, Some(_)) => None,
-    }
-}
-
-/// The nearest commands in place of those that clap finds: it has hidden ones, and an alias beside its command.
+/// The nearest commands in place of those that clap finds: it has hidden ones, and an alias beside its command. A command of
+/// `cued cue` may be meant: `list` by `cued list`, and by `cued lst`, which no other command resembles.
 fn suggest_commands(program: &Command, error: &mut Error) {
     let Some(ContextValue::String(name)) = error.get(ContextKind::InvalidSubcommand) else {
         return;
     };
-    let words = std::env::args().skip(1).take_while(|word| word != name);
-    let group = words.fold(program, |group, word| group.find_subcommand(word).unwrap_or(group));
+    let words: Vec<String> = std::env::args().skip(1).take_while(|word| word != name).collect();
+    let group =
+        words.iter().fold(program, |group, word| group.find_subcommand(word).unwrap_or(group));
     let near = near_commands(group, name);
+    let cue = program.find_subcommand("cue").filter(|_| words.is_empty());
+    let of_cues = cue.and_then(|cue| match cue.find_subcommand(name) {
+        Some(_) => Some(name.clone()),
+        None if near.is_empty() => near_commands(cue, name).into_iter().next(),
+        None => None,
+    });
     error.remove(ContextKind::SuggestedSubcommand);
-    if !near.is_empty() {
+    if let Some(name) = of_cues {
+        let advice = format!("did you mean `cued cue {name}`?");
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![advice.into()]));
+    } else if !near.is_empty() {
         error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(near));
     }
 }
@@ -187,7 +178,7 @@ pub struct Help {
 }
 
 impl Help {
-    pub fn run(self, mut program: Command) -> Result<(), CliError> {
+    pub fn run(self, mut program: Command) -> Result {
         program.build();
         let mut options = options();
         let command = match self.command.as_slice() {
@@ -212,7 +203,7 @@ fn options() -> Command {
 }
 
 /// The command of these names.
-fn find<'a>(program: &'a mut Command, names: &[String]) -> Result<&'a mut Command, CliError> {
+fn find<'a>(program: &'a mut Command, names: &[String]) -> Result<&'a mut Command> {
     let mut command = program;
     for name in names {
         let unknown = || usage(format!("there is no command `cued {}`", names.join(" ")));
@@ -236,7 +227,7 @@ fn for_manual(command: Command) -> Command {
 }
 
 impl ManualPage {
-    pub fn run(self, program: Command) -> Result<(), CliError> {
+    pub fn run(self, program: Command) -> Result {
         let mut program = for_manual(program);
         let failed = |error: io::Error| cannot("write the manual pages", error);
         if let Some(dir) = self.dir {

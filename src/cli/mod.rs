@@ -23,7 +23,7 @@ use tracing::Level;
 
 use crate::cli::client::ClientCommand;
 use crate::cli::database::{OnDatabase, accounts, copies};
-use crate::cli::error::{CliError, usage};
+use crate::cli::error::{Result, usage};
 use crate::cli::import::ImportAction;
 use crate::cli::input::variables;
 use crate::cli::printable::print_error;
@@ -147,7 +147,7 @@ fn in_plain_words(error: &clap::Error) -> String {
 }
 
 impl Command {
-    fn run(self) -> Result<(), CliError> {
+    fn run(self) -> Result {
         match self {
             Self::Serve(serve) => {
                 variables::warn_of_unknown(&Cli::command());

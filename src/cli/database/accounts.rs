@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 
 use crate::cli::database::{DatabaseArgs, PlanArgs};
-use crate::cli::error::{CliError, bad_email, failed, usage};
+use crate::cli::error::{Result, bad_email, failed, usage};
 use crate::cli::output::table::ColumnRule;
 use crate::cli::output::{print_new_key, print_note, print_sentence, print_table, table_time};
 use crate::cli::server::flag_values::{OnOff, plans_from, web_address};
@@ -96,7 +96,7 @@ pub enum KeyAction {
 }
 
 impl UserAction {
-    pub fn run(self, database: &DatabaseArgs) -> Result<(), CliError> {
+    pub fn run(self, database: &DatabaseArgs) -> Result {
         let now = Clock::system().now();
         match self {
             Self::Add { email, default_plan, plans } => {
@@ -160,7 +160,7 @@ impl UserAction {
 }
 
 impl KeyAction {
-    pub fn run(self, database: &DatabaseArgs) -> Result<(), CliError> {
+    pub fn run(self, database: &DatabaseArgs) -> Result {
         match self {
             Self::Add { email, name } => {
                 if !(1..=255).contains(&name.chars().count()) {
@@ -238,7 +238,7 @@ const REQUESTS: [(&str, ColumnRule); 7] = [
     ("SINCE", ColumnRule::Always),
 ];
 
-fn list_users(database: &DatabaseArgs) -> Result<(), CliError> {
+fn list_users(database: &DatabaseArgs) -> Result {
     let (users, now) = (database.open()?.read(users::list).wait()?, Clock::system().now());
     let row = |user: User| {
         let status = match (user.disabled_at, user.confirmed_at) {
@@ -262,12 +262,7 @@ fn list_users(database: &DatabaseArgs) -> Result<(), CliError> {
     print_table(&columns, rows, "No users yet. Add one: cued user add EMAIL")
 }
 
-fn set_plan(
-    database: &DatabaseArgs,
-    email: &str,
-    plan: String,
-    plans: &Plans,
-) -> Result<(), CliError> {
+fn set_plan(database: &DatabaseArgs, email: &str, plan: String, plans: &Plans) -> Result {
     require_plan(plans, &plan)?;
     let (email, limits, now) = (parse_email(email)?, plans.limits(&plan), Clock::system().now());
     let message = format!("{email} is now on plan {plan}");
@@ -281,7 +276,7 @@ fn set_plan(
     print_paused(paused)
 }
 
-fn set_operator(database: &DatabaseArgs, email: &str, is_operator: bool) -> Result<(), CliError> {
+fn set_operator(database: &DatabaseArgs, email: &str, is_operator: bool) -> Result {
     let (store, user) = open_for(database, email)?;
     let change = move |tx: &WriteTx<'_>| {
         users::set_operator(tx, user.key, is_operator)?;
@@ -298,7 +293,7 @@ fn set_operator(database: &DatabaseArgs, email: &str, is_operator: bool) -> Resu
     )
 }
 
-fn print_paused(paused: usize) -> Result<(), CliError> {
+fn print_paused(paused: usize) -> Result {
     match paused {
         0 => Ok(()),
         1 => print_sentence("paused 1 active cue, the newest: the plan allows fewer"),
@@ -308,18 +303,18 @@ fn print_paused(paused: usize) -> Result<(), CliError> {
     }
 }
 
-fn require_plan(plans: &Plans, plan: &str) -> Result<(), CliError> {
+fn require_plan(plans: &Plans, plan: &str) -> Result {
     plans.ensure_exists(plan).map_err(|error| usage(error.to_string()))
 }
 
-fn open_for(database: &DatabaseArgs, email: &str) -> Result<(Store, User), CliError> {
+fn open_for(database: &DatabaseArgs, email: &str) -> Result<(Store, User)> {
     let email = parse_email(email)?;
     let store = database.open()?;
     let user = store.read(move |read| find_user(read, &email)).wait()?;
     Ok((store, user))
 }
 
-fn parse_email(email: &str) -> Result<Email, CliError> {
+fn parse_email(email: &str) -> Result<Email> {
     Email::parse(email).map_err(|error| bad_email(email, error))
 }
 
@@ -354,7 +349,7 @@ pub enum BillingAction {
 }
 
 impl BillingAction {
-    pub fn run(self, database: &DatabaseArgs) -> Result<(), CliError> {
+    pub fn run(self, database: &DatabaseArgs) -> Result {
         match self {
             Self::List { all } => list_requests(database, all),
             Self::Approve { id, plans } => {
@@ -380,7 +375,7 @@ impl BillingAction {
     }
 }
 
-fn list_requests(database: &DatabaseArgs, all: bool) -> Result<(), CliError> {
+fn list_requests(database: &DatabaseArgs, all: bool) -> Result {
     let requests = database.open()?.read(move |read| stored::list_requests(read, all)).wait()?;
     let now = Clock::system().now();
     let row = |request: BillingRequest| {

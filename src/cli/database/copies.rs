@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use jiff::Timestamp;
 
 use crate::cli::database::{DatabaseArgs, tz_diff};
-use crate::cli::error::{CliError, failed, usage};
+use crate::cli::error::{CliError, Result, failed, usage};
 use crate::cli::output::{count, print_sentence};
 use crate::cli::printable::print_error;
 use crate::cli::progress::{self, Bar, size};
@@ -39,7 +39,7 @@ pub struct BackupCommand {
 }
 
 impl BackupCommand {
-    pub fn run(self) -> Result<(), CliError> {
+    pub fn run(self) -> Result {
         let db = self.database.existing()?;
         let (now, progress) = (Clock::system().now(), progress::copy_progress("backup"));
         let is_file = self.out.as_ref().is_some_and(|out| !out.is_dir());
@@ -77,7 +77,7 @@ impl BackupCommand {
     }
 }
 
-fn print_backup(db: &Path, to: &Path, bytes: u64) -> Result<(), CliError> {
+fn print_backup(db: &Path, to: &Path, bytes: u64) -> Result {
     print_sentence(&format!("backed up {} to {} ({})", db.display(), to.display(), size(bytes)))
 }
 
@@ -103,7 +103,7 @@ pub struct RestoreCommand {
 
 impl RestoreCommand {
     /// Errors: if the backup fails the check or cannot be copied; an existing database is then unchanged.
-    pub fn run(self) -> Result<(), CliError> {
+    pub fn run(self) -> Result {
         let (backup, db) = (self.backup, self.database.path());
         let now = Clock::system().now();
         verify(&backup, now)?;
@@ -142,7 +142,7 @@ pub struct CheckCommand {
 }
 
 impl CheckCommand {
-    pub fn run(self) -> Result<(), CliError> {
+    pub fn run(self) -> Result {
         let now = Clock::system().now();
         if self.tz_diff {
             return tz_diff::compare(&self.file, now);
@@ -157,7 +157,7 @@ impl CheckCommand {
 }
 
 /// Checks a file and prints its problems to standard error.
-pub fn verify(file: &Path, now: Timestamp) -> Result<(), CliError> {
+pub fn verify(file: &Path, now: Timestamp) -> Result {
     let report = inspect(file, now)?;
     for problem in listed(&report.problems) {
         // Without standard error the message is lost; the exit code remains.
@@ -167,7 +167,7 @@ pub fn verify(file: &Path, now: Timestamp) -> Result<(), CliError> {
 }
 
 /// Reads the whole file; a terminal shows that it is read.
-fn inspect(file: &Path, now: Timestamp) -> Result<CheckReport, CliError> {
+fn inspect(file: &Path, now: Timestamp) -> Result<CheckReport> {
     let mut bar = Bar::new("check");
     if let Ok(metadata) = file.metadata() {
         bar.say(&format!("reading {}", size(metadata.len())));
@@ -182,7 +182,7 @@ fn inspect(file: &Path, now: Timestamp) -> Result<CheckReport, CliError> {
     })
 }
 
-fn require_no_problems(file: &Path, report: &CheckReport) -> Result<(), CliError> {
+fn require_no_problems(file: &Path, report: &CheckReport) -> Result {
     match report.problems.len() {
         0 => Ok(()),
         problems => {
@@ -255,7 +255,7 @@ pub struct PromoteCommand {
 }
 
 impl PromoteCommand {
-    pub fn run(self) -> Result<(), CliError> {
+    pub fn run(self) -> Result {
         let now = Clock::system().now();
         let write = self
             .database
@@ -291,7 +291,7 @@ pub enum ClockAction {
 }
 
 impl ClockAction {
-    pub fn run(self, database: &DatabaseArgs) -> Result<(), CliError> {
+    pub fn run(self, database: &DatabaseArgs) -> Result {
         let Self::Accept = self;
         let (store, now) = (database.open()?, Clock::system().now());
         if now < EARLIEST_CLOCK {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 
-use crate::cli::error::{CliError, failed};
+use crate::cli::error::{Result, failed};
 use crate::cli::server::flag_values::{OnOff, plans_from};
 use crate::domain::account::plan::Plans;
 use crate::store::Store;
@@ -43,14 +43,14 @@ pub struct PlanArgs {
 }
 
 impl PlanArgs {
-    pub fn plans(&self) -> Result<Plans, CliError> {
+    pub fn plans(&self) -> Result<Plans> {
         Ok(plans_from(self.plans.as_deref())?.limited(self.limits == OnOff::On))
     }
 }
 
 impl DatabaseArgs {
     /// Opens an existing database, also while a server runs on it.
-    pub fn open(&self) -> Result<Store, CliError> {
+    pub fn open(&self) -> Result<Store> {
         let path = self.existing()?;
         if path.metadata().is_ok_and(|file| file.len() == 0) {
             return Err(failed(format!("{} is empty: {CHOOSE_OR_CREATE}", path.display())));
@@ -58,7 +58,7 @@ impl DatabaseArgs {
         self.open_or_create()
     }
 
-    pub fn existing(&self) -> Result<&Path, CliError> {
+    pub fn existing(&self) -> Result<&Path> {
         if self.db.exists() {
             return Ok(&self.db);
         }
@@ -70,7 +70,7 @@ impl DatabaseArgs {
     }
 
     /// Opens the database and creates it if necessary.
-    pub fn open_or_create(&self) -> Result<Store, CliError> {
+    pub fn open_or_create(&self) -> Result<Store> {
         Store::open_shared(&self.db).map_err(|error| failed(error.to_string()))
     }
 }

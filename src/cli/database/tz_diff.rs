@@ -7,7 +7,7 @@ use std::path::Path;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::cli::error::{CliError, failed};
+use crate::cli::error::{CliError, Result, failed};
 use crate::cli::output::{count, print_sentence};
 use crate::domain::cue::StoredSchedule;
 use crate::domain::schedule::zone_change::{first_difference, first_other_run};
@@ -24,7 +24,7 @@ struct Difference {
     from: Timestamp,
 }
 
-pub fn compare(file: &Path, now: Timestamp) -> Result<(), CliError> {
+pub fn compare(file: &Path, now: Timestamp) -> Result {
     let (mut zones, mut schedules) = (HashMap::new(), HashMap::new());
     let (mut cues, mut lines) = (0, Vec::new());
     check::visit_zoned_cues(file, |cue| {

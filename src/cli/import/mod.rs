@@ -13,7 +13,7 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use crate::cli::client::context::{note_of_unknown_zone, zone_of_machine};
-use crate::cli::error::{CliError, cannot, usage};
+use crate::cli::error::{CliError, Result, cannot, usage};
 use crate::cli::import::crontab::{Job, Note};
 use crate::cli::input;
 use crate::cli::output::table::parse_zone;
@@ -93,14 +93,14 @@ struct NewFile {
 }
 
 impl ImportAction {
-    pub fn run(self) -> Result<(), CliError> {
+    pub fn run(self) -> Result {
         let Self::Crontab(import) = self;
         import.run()
     }
 }
 
 impl ImportCrontab {
-    fn run(self) -> Result<(), CliError> {
+    fn run(self) -> Result {
         let zone = self
             .tz
             .as_ref()
@@ -124,7 +124,7 @@ impl ImportCrontab {
     }
 
     /// The jobs of all files, each with a name of its own, and what a person has to know about other lines.
-    fn read(&self) -> Result<(Vec<NamedJob>, Vec<String>), CliError> {
+    fn read(&self) -> Result<(Vec<NamedJob>, Vec<String>)> {
         let (mut jobs, mut notes, mut faults, mut skipped) =
             (Vec::new(), Vec::new(), Vec::new(), 0_u64);
         for file in &self.files {
@@ -229,7 +229,7 @@ impl ImportCrontab {
         if self.to == Path::new(".") { PathBuf::from(file) } else { self.to.join(file) }
     }
 
-    fn write(&self, files: &[NewFile]) -> Result<(), CliError> {
+    fn write(&self, files: &[NewFile]) -> Result {
         let existing =
             files.iter().map(|file| &file.path).find(|path| path.symlink_metadata().is_ok());
         if let Some(path) = existing.filter(|_| !self.force) {

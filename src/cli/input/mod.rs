@@ -10,7 +10,7 @@ use std::io::{self, BufRead as _, Read as _};
 
 use serde_json::Value;
 
-use crate::cli::error::{CliError, usage};
+use crate::cli::error::{Result, usage};
 
 /// The most that is read from a file or standard input. A payload has at most 1 MiB in its compact form.
 const MAX_INPUT: u64 = 16 << 20;
@@ -19,7 +19,7 @@ const MAX_INPUT: u64 = 16 << 20;
 const MAX_LINE: u64 = 64 << 10;
 
 /// The text of a value, from its file or standard input if the value names one. `name` is that of the argument.
-pub fn text(name: &str, value: &str) -> Result<String, CliError> {
+pub fn text(name: &str, value: &str) -> Result<String> {
     let bytes = match value.strip_prefix('@') {
         _ if value == "-" => limited(&mut io::stdin().lock()),
         Some(path) => File::open(path).and_then(|mut file| limited(&mut file)),
@@ -42,7 +42,7 @@ pub fn text(name: &str, value: &str) -> Result<String, CliError> {
 }
 
 /// The next line of standard input, without its end, so that several values can be read. `name` is that of the argument.
-pub fn line(name: &str) -> Result<String, CliError> {
+pub fn line(name: &str) -> Result<String> {
     let mut line = String::new();
     let read = io::stdin().lock().take(MAX_LINE).read_line(&mut line);
     read.map_err(|error| usage(format!("{name}: cannot read standard input: {error}")))?;
@@ -52,7 +52,7 @@ pub fn line(name: &str) -> Result<String, CliError> {
     }
 }
 
-pub fn structured(name: &str, value: &str) -> Result<Value, CliError> {
+pub fn structured(name: &str, value: &str) -> Result<Value> {
     let text = text(name, value)?;
     yaml::read(&text).map_err(|error| usage(format!("{name}: {error}")))
 }

@@ -5,6 +5,8 @@ use std::collections::BTreeSet;
 use clap::Command;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
+use crate::cli::nearest::nearest;
+
 const PREFIX: &str = "CUED_";
 
 /// Variables of the client that set no flag, and of its commands' scripts.
@@ -12,18 +14,17 @@ const OTHERS: &str = "CUED_API_KEY CUED_ATTEMPT CUED_CA CUED_COLUMNS CUED_CONFIG
     CUED_EXECUTION_ID CUED_OUTCOME_FILE CUED_OUTPUT CUED_PAYLOAD CUED_PROFILE CUED_SCHEDULED_FOR CUED_TASK CUED_URL \
     CUED_WEBHOOK_SECRET CUED_WORKER_ID";
 
-/// Differences up to which a known name is suggested for an unknown one.
-const MAX_DIFFERENCES: usize = 2;
-
 /// Warns of each variable of cued's prefix that nothing reads: a setting whose name is mistyped has no effect. It is no
 /// error: an orchestrator may add variables of its own.
 pub fn warn_of_unknown(command: &Command) {
     let known = known(command);
     let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
     for name in names.filter(|name| is_unknown(name, &known)) {
+        let known = known.iter().filter_map(|known| known.strip_prefix(PREFIX));
+        let suggested = nearest(name.trim_start_matches(PREFIX), known);
         tracing::warn!(
             variable = name,
-            suggestion = nearest(&name, &known),
+            suggestion = suggested.first().map(|name| format!("{PREFIX}{name}")),
             "unknown environment variable has no effect: correct its name, or remove it; `cued serve --help` lists \
              the known ones"
         );
@@ -70,11 +71,4 @@ fn is_unknown(name: &str, known: &BTreeSet<String>) -> bool {
     name.starts_with(PREFIX)
         && !known.contains(name)
         && !of_orchestrator.iter().any(|prefix| name.starts_with(prefix))
-}
-
-fn nearest<'a>(name: &str, known: &'a BTreeSet<String>) -> Option<&'a str> {
-    let by_distance =
-        known.iter().map(|candidate| (strsim::levenshtein(name, candidate), candidate));
-    let (distance, nearest) = by_distance.min()?;
-    (distance <= MAX_DIFFERENCES).then_some(nearest)
 }

@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde_json::{Value, json};
 
-use crate::cli::error::{CliError, cannot, failed};
+use crate::cli::error::{CliError, Result, cannot, failed};
 use crate::cli::output::table::{
     Cell, ColumnRule, Styles, Table, Times, details, relative, text_of,
 };
@@ -54,7 +54,7 @@ impl Output {
     }
 
     /// Prints an object. `details` has its lines as a table, of a name and a value each.
-    pub fn object<F>(&self, answer: &ApiResponse, id: &str, lines: F) -> Result<(), CliError>
+    pub fn object<F>(&self, answer: &ApiResponse, id: &str, lines: F) -> Result
     where
         F: FnOnce(&Value) -> Vec<(&'static str, Cell)>,
     {
@@ -68,7 +68,7 @@ impl Output {
     }
 
     /// Prints a list. `table` makes the table of its items.
-    pub fn list<F>(&self, list: &List, id: &str, table: F) -> Result<(), CliError>
+    pub fn list<F>(&self, list: &List, id: &str, table: F) -> Result
     where
         F: FnOnce(&[Value]) -> Table,
     {
@@ -101,7 +101,7 @@ impl Output {
     }
 
     /// Prints the result of a change: a sentence for people, the answer for programs.
-    pub fn done<F>(&self, answer: &ApiResponse, id: &str, sentence: F) -> Result<(), CliError>
+    pub fn done<F>(&self, answer: &ApiResponse, id: &str, sentence: F) -> Result
     where
         F: FnOnce(&Value) -> String,
     {
@@ -116,7 +116,7 @@ impl Output {
         }
     }
 
-    pub fn note(&self, text: &str) -> Result<(), CliError> {
+    pub fn note(&self, text: &str) -> Result {
         print_note(text)
     }
 }
@@ -175,7 +175,7 @@ pub fn print_table(
     columns: &[(&'static str, ColumnRule)],
     rows: Vec<Vec<String>>,
     empty: &str,
-) -> Result<(), CliError> {
+) -> Result {
     if rows.is_empty() {
         return print_note(empty);
     }
@@ -194,7 +194,7 @@ pub fn table_time(at: Timestamp, now: Timestamp) -> String {
 
 /// Prints lines of a name and a value, one of them a new API key.
 /// Errors: if standard output cannot be written, or its reader has closed the pipe: the key is then lost.
-pub fn print_new_key(lines: &[(&str, &str)]) -> Result<(), CliError> {
+pub fn print_new_key(lines: &[(&str, &str)]) -> Result {
     let text: String =
         lines.iter().map(|(name, value)| format!("{name:7}  {}\n", printable(value))).collect();
     let consequence = ". The new API key is lost: revoke it and create another with `cued key add`";
@@ -202,12 +202,12 @@ pub fn print_new_key(lines: &[(&str, &str)]) -> Result<(), CliError> {
     print_note("Save the key now: it is not shown again.")
 }
 
-pub fn print_note(text: &str) -> Result<(), CliError> {
+pub fn print_note(text: &str) -> Result {
     print_error(&format!("{text}\n")).map_err(|error| cannot("write to standard error", error))
 }
 
 /// Prints a result in words, folded in the width of a terminal.
-pub fn print_sentence(text: &str) -> Result<(), CliError> {
+pub fn print_sentence(text: &str) -> Result {
     match Styles::for_stdout(ColorChoice::Never).width {
         Some(width) => print_line(&folded(text, width)),
         None => print_line(text),
@@ -215,23 +215,23 @@ pub fn print_sentence(text: &str) -> Result<(), CliError> {
 }
 
 /// As [`print()`], with a newline.
-pub fn print_line(line: &str) -> Result<(), CliError> {
+pub fn print_line(line: &str) -> Result {
     let line = format!("{}\n", escaped(line, &[]));
     is_read(write(line.as_bytes()), ". The command itself succeeded").map(drop)
 }
 
 /// Prints a part of an output without an end, which may have colours. Returns false if its reader has closed the pipe.
-pub fn print_part(text: &str) -> Result<bool, CliError> {
+pub fn print_part(text: &str) -> Result<bool> {
     is_read(write(escaped(text, &STYLES).as_bytes()), "")
 }
 
 /// Prints a text that ends with a newline. A closed pipe is not an error: `| head` reads only what it needs.
-pub fn print(text: &str) -> Result<(), CliError> {
+pub fn print(text: &str) -> Result {
     print_part(text).map(drop)
 }
 
 /// Prints bytes as they are, which must not go to a terminal: the answer to a request of the user's own.
-pub fn print_bytes(bytes: &[u8]) -> Result<(), CliError> {
+pub fn print_bytes(bytes: &[u8]) -> Result {
     is_read(write(bytes), "").map(drop)
 }
 
@@ -243,7 +243,7 @@ fn write(bytes: &[u8]) -> io::Result<()> {
 }
 
 /// False if the reader has closed the pipe.
-fn is_read(written: io::Result<()>, consequence: &str) -> Result<bool, CliError> {
+fn is_read(written: io::Result<()>, consequence: &str) -> Result<bool> {
     match written {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
         result => result.map(|()| true).map_err(|error| write_failed(consequence, &error)),
@@ -296,14 +296,14 @@ impl List {
         Self { key, items, ..Self::default() }
     }
 
-    pub fn from_response(answer: &ApiResponse, key: &'static str) -> Result<Self, CliError> {
+    pub fn from_response(answer: &ApiResponse, key: &'static str) -> Result<Self> {
         let mut list = Self::empty(key);
         list.append(answer)?;
         Ok(list)
     }
 
     /// Adds the items of a page, and returns the cursor of the next one, if the list has cursors.
-    pub fn append(&mut self, answer: &ApiResponse) -> Result<Option<String>, CliError> {
+    pub fn append(&mut self, answer: &ApiResponse) -> Result<Option<String>> {
         let mut page = answer.value()?;
         self.single = self.items.is_empty().then(|| answer.text());
         if let Value::Array(items) = page[self.key].take() {

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::cli::error::{CliError, failed};
+use crate::cli::error::{Result, failed};
 use crate::domain::json;
 use crate::domain::text::is_order_mark;
 
@@ -12,7 +12,7 @@ const MAX_KEY: usize = 1_000;
 /// Words that readers of YAML take for something other than text.
 const WORDS: [&str; 10] = ["true", "false", "null", "yes", "no", "on", "off", "y", "n", "nan"];
 
-pub fn document(text: &str) -> Result<String, CliError> {
+pub fn document(text: &str) -> Result<String> {
     let json = json::read(text.as_bytes())
         .map_err(|error| failed(format!("the answer of the server is no JSON: {error}")))?;
     Ok(ordered(&json.get().to_value(), &[]))

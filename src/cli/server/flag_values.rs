@@ -5,7 +5,7 @@ use std::path::Path;
 
 use clap::ValueEnum;
 
-use crate::cli::error::{CliError, failed};
+use crate::cli::error::{Result, failed};
 use crate::domain::account::plan::Plans;
 use crate::domain::webhook::address_policy::Cidr;
 use crate::domain::webhook::callback::CallbackTarget;
@@ -17,13 +17,13 @@ pub enum OnOff {
 }
 
 /// Reads the plans from a file; without one, returns the built-in plans.
-pub fn plans_from(path: Option<&Path>) -> Result<Plans, CliError> {
+pub fn plans_from(path: Option<&Path>) -> Result<Plans> {
     let Some(path) = path else { return Ok(Plans::default()) };
     Plans::from_json(&String::from_utf8_lossy(&read(path)?))
         .map_err(|error| failed(format!("{}: {error}", path.display())))
 }
 
-pub fn read(path: &Path) -> Result<Vec<u8>, CliError> {
+pub fn read(path: &Path) -> Result<Vec<u8>> {
     std::fs::read(path).map_err(|error| failed(format!("cannot read {}: {error}", path.display())))
 }
 

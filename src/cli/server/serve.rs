@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use tracing::Level;
 
 use crate::billing::stripe::{API_BASE, StripeConfig, TIMEOUT};
-use crate::cli::error::{CliError, usage};
+use crate::cli::error::{CliError, Result, usage};
 use crate::cli::server::flag_values::{
     OnOff, host_name, network, plans_from, read, socket_address, web_address,
 };
@@ -201,7 +201,7 @@ fn log_level() -> impl TypedValueParser<Value = Level> {
 
 impl Serve {
     /// Runs the server until SIGTERM or SIGINT.
-    pub fn run(self) -> Result<(), CliError> {
+    pub fn run(self) -> Result {
         let dev = self.dev || self.ephemeral;
         let listen = self.listen_address();
         if self.ephemeral
@@ -267,7 +267,7 @@ impl Serve {
         self.listen.unwrap_or_else(|| SocketAddr::new(IpAddr::from([127, 0, 0, 1]), port))
     }
 
-    fn clock(&self) -> Result<Clock, CliError> {
+    fn clock(&self) -> Result<Clock> {
         let wrong = |text| {
             usage(format!(
                 "--test-clock {text:?} is not a timestamp: write it as 2030-01-31T09:00:00Z"
@@ -282,7 +282,7 @@ impl Serve {
         }
     }
 
-    fn config(&self, db: PathBuf, dev: bool) -> Result<Config, CliError> {
+    fn config(&self, db: PathBuf, dev: bool) -> Result<Config> {
         let allowed = match self.allow_callbacks_to.as_slice() {
             [] if dev => {
                 AddressPolicy::new(&[AllowRule::Public, AllowRule::Private, AllowRule::Loopback])
@@ -334,7 +334,7 @@ impl Serve {
         is_local.then(|| self.allow_host.iter().cloned().chain(bracketed).collect())
     }
 
-    fn mail(&self, dev: bool) -> Result<MailTransport, CliError> {
+    fn mail(&self, dev: bool) -> Result<MailTransport> {
         match (self.smtp_url.as_deref(), self.mail_from.as_deref()) {
             (Some(url), Some(from)) => Ok(MailTransport::Smtp(Box::new(
                 Smtp::new(url, from).map_err(|error| usage(error.to_string()))?,
@@ -343,7 +343,7 @@ impl Serve {
         }
     }
 
-    fn plans(&self) -> Result<Plans, CliError> {
+    fn plans(&self) -> Result<Plans> {
         let plans = plans_from(self.plans.as_deref())?
             .with_default(&self.default_plan)
             .map_err(|error| usage(format!("--default-plan: {error}")))?;
@@ -388,7 +388,7 @@ pub struct StripeFlags {
 
 impl StripeFlags {
     /// Returns the configuration, or `None` if no flag is given.
-    pub fn config(&self) -> Result<Option<StripeConfig>, CliError> {
+    pub fn config(&self) -> Result<Option<StripeConfig>> {
         let flags = [
             ("--stripe-secret-key", &self.stripe_secret_key),
             ("--stripe-webhook-secret", &self.stripe_webhook_secret),

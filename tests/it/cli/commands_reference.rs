@@ -8,7 +8,7 @@ use std::{env, fs};
 
 use clap::{Arg, ArgAction, Command, CommandFactory as _};
 use cued::cli::Cli;
-use cued::cli::examples::EXAMPLES;
+use cued::cli::examples::examples_of;
 
 const FILE: &str = "src/docs/reference/commands.md";
 
@@ -202,7 +202,7 @@ impl Reference {
         let end = if first.ends_with('.') { "" } else { "." };
         write!(self.text, "{} {name}\n\n{first}{end}\n\n", "#".repeat(level)).unwrap();
         let path = name.trim_start_matches("cued ");
-        if let Some((_, examples)) = EXAMPLES.iter().find(|(known, _)| *known == path) {
+        if let Some(examples) = examples_of(path).filter(|_| !command.has_subcommands()) {
             write!(self.text, "```sh\n{examples}\n```\n\n").unwrap();
         }
         if !rest.is_empty() {
