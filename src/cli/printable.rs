@@ -11,9 +11,12 @@ pub fn print_error(text: &str) -> io::Result<()> {
     if !io::stderr().is_terminal() {
         return io::stderr().write_all(text.as_bytes());
     }
-    let width =
-        terminal_size::terminal_size_of(io::stderr()).map_or(80, |(width, _)| usize::from(width.0));
-    io::stderr().write_all(folded(&text, width).as_bytes())
+    io::stderr().write_all(folded(&text, width_of_stderr()).as_bytes())
+}
+
+/// Columns of standard error. A window may change its size.
+pub fn width_of_stderr() -> usize {
+    terminal_size::terminal_size_of(io::stderr()).map_or(80, |(width, _)| width.0.into())
 }
 
 /// Replaces control characters, which a terminal would execute, and characters that change the order of a text.
@@ -27,4 +30,9 @@ pub fn printable(text: &str) -> String {
 /// The lines of a text of others, each without control characters.
 pub fn printable_lines(text: &str) -> impl Iterator<Item = String> {
     text.lines().map(|line| printable(&line.replace('\t', "    ")))
+}
+
+/// The same as a text, each line with its end.
+pub fn printable_text(text: &str) -> String {
+    printable_lines(text).map(|line| line + "\n").collect()
 }

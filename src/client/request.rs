@@ -21,7 +21,7 @@ pub const METHODS: [&str; 7] = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD",
 pub struct ApiRequest {
     pub method: &'static str,
     pub path: String,
-    pub query: Vec<(&'static str, String)>,
+    pub query: Vec<(Cow<'static, str>, String)>,
     pub headers: Vec<(Cow<'static, str>, String)>,
     pub body: Option<String>,
     pub is_anonymous: bool,
@@ -52,13 +52,17 @@ impl ApiRequest {
         Self::new("DELETE", path)
     }
 
-    pub fn query(self, name: &'static str, value: impl Into<String>) -> Self {
+    pub fn query(self, name: impl Into<Cow<'static, str>>, value: impl Into<String>) -> Self {
         self.maybe_query(name, Some(value))
     }
 
     /// Adds a field of the query if there is a value.
-    pub fn maybe_query(mut self, name: &'static str, value: Option<impl Into<String>>) -> Self {
-        self.query.extend(value.map(|value| (name, value.into())));
+    pub fn maybe_query(
+        mut self,
+        name: impl Into<Cow<'static, str>>,
+        value: Option<impl Into<String>>,
+    ) -> Self {
+        self.query.extend(value.map(|value| (name.into(), value.into())));
         self
     }
 
@@ -108,7 +112,8 @@ impl ApiRequest {
         let mut target = self.path.clone();
         for (index, (name, value)) in self.query.iter().enumerate() {
             let separator = if index == 0 && !self.path.contains('?') { '?' } else { '&' };
-            let value: String = byte_serialize(value.as_bytes()).collect();
+            let [name, value]: [String; 2] =
+                [name, value.as_str()].map(|text| byte_serialize(text.as_bytes()).collect());
             target.push_str(&format!("{separator}{name}={value}"));
         }
         target
@@ -188,14 +193,6 @@ impl ApiResponse {
         serde_json::from_slice(&self.body).map_err(ClientError::UnexpectedAnswer)
     }
 }
-
-/// Error codes that name a limit of the account (contract §2.4).
-const LIMITS: [&str; 4] = [
-    "channel_limit_exceeded",
-    "cue_limit_exceeded",
-    "execution_limit_exceeded",
-    "storage_limit_exceeded",
-];
 
 /// Attempts of a request, the first one included.
 const MAX_ATTEMPTS: u32 = 4;
@@ -320,8 +317,9 @@ impl RefusedRequest {
         }
     }
 
+    /// It names a limit of the account, or one of the pace (contract §2.4).
     pub fn is_limit(&self) -> bool {
-        self.status == 429 || LIMITS.contains(&self.code.as_str())
+        self.status == 429 || (self.status == 403 && self.code.ends_with("_limit_exceeded"))
     }
 }
 

@@ -9,14 +9,12 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use crate::cli::client::context::Context;
-use crate::cli::error::{CliError, not_found, refused, usage};
+use crate::cli::client::forms::{Columns, Form, table};
+use crate::cli::error::{CliError, Result, not_found, refused, usage};
 use crate::cli::nearest::did_you_mean;
-use crate::cli::output::table::{
-    Cell, ColumnRule, Styles, Table, parse_duration, relative, text_of,
-};
+use crate::cli::output::table::{ColumnRule, Styles, parse_duration, text_of};
 use crate::cli::output::{List, SHORT_ID};
 use crate::cli::printable::printable;
-use crate::cli::width::cut;
 use crate::client::request::{ApiRequest, ApiResponse, ClientError, segment};
 use crate::domain::channel::{BUILT_IN_ALERT_WEBHOOK, BUILT_IN_EMAIL};
 use crate::domain::cue::list::MAX_SEARCH;
@@ -35,11 +33,11 @@ const PAGE: u64 = 100;
 
 /// Reads `wanted` rows of a list. `key` is the field of the answer that has the items.
 pub fn fetch(
-    send: impl Fn(&ApiRequest) -> Result<ApiResponse, CliError>,
+    send: impl Fn(&ApiRequest) -> Result<ApiResponse>,
     request: &ApiRequest,
     key: &'static str,
     wanted: u64,
-) -> Result<List, CliError> {
+) -> Result<List> {
     let mut list = List::empty(key);
     let mut cursor: Option<String> = None;
     loop {
@@ -63,7 +61,7 @@ pub fn items(
     request: &ApiRequest,
     key: &'static str,
     wanted: u64,
-) -> Result<Vec<Value>, CliError> {
+) -> Result<Vec<Value>> {
     Ok(fetch(|page| context.fetch(page), request, key, wanted)?.items)
 }
 
@@ -77,28 +75,39 @@ pub fn unknown(what: &str, text: &str, known: &[Value], field: &str, list: &str)
 }
 
 /// The id of a channel, by the id or a unique name. A text in the form of an id is not looked up.
-pub fn find_channel(context: &Context, text: &str) -> Result<String, CliError> {
+pub fn find_channel(context: &Context, text: &str) -> Result<String> {
     if text.starts_with("chn_") || [BUILT_IN_EMAIL, BUILT_IN_ALERT_WEBHOOK].contains(&text) {
         return Ok(text.to_owned());
     }
     let channels = items(context, &ApiRequest::get("/v1/channels"), "channels", u64::MAX)?;
-    let named = channels.iter().filter(|channel| channel["name"] == text);
-    let ids: Vec<String> = named.map(|channel| text_of(channel, "id")).collect();
-    let list = "`cued channel list` shows all";
-    match ids.as_slice() {
-        [] => Err(unknown("no channel has the id or name", text, &channels, "name", list)),
-        [id] => Ok(id.clone()),
-        several => Err(refused(format!(
-            "{} channels have the name {text:?}; use the id: {}",
-            several.len(),
-            several.join(", ")
-        ))),
+    Ok(text_of(pick(&channels, text, "channel", "`cued channel list` shows all")?, "id"))
+}
+
+/// The only thing of a list that a text names: by its id, else by its name or its prefix, else by the beginning of its id.
+/// `noun` and `list` are for errors: what it is, and the way to see them all.
+pub fn pick<'a>(known: &'a [Value], text: &str, noun: &str, list: &str) -> Result<&'a Value> {
+    let rank = |it: &&Value| match text_of(it, "id") {
+        id if id == text => 0,
+        _ if it["name"] == text || it["prefix"] == text => 1,
+        id if text.len() >= SHORT_ID && id.starts_with(text) => 2,
+        _ => 3,
+    };
+    let best = known.iter().map(|it| rank(&it)).min().filter(|rank| *rank < 3);
+    let found: Vec<&Value> = known.iter().filter(|it| Some(rank(it)) == best).collect();
+    match found[..] {
+        [it] => Ok(it),
+        [] => Err(unknown(&format!("no {noun} has the id or name"), text, known, "name", list)),
+        _ => {
+            let ids: Vec<String> = found.iter().map(|it| text_of(it, "id")).collect();
+            let (number, ids) = (ids.len(), ids.join(", "));
+            Err(refused(format!("{number} {noun}s have the name {text:?}; use the id: {ids}")))
+        }
     }
 }
 
 /// The id of a run, by the id, or a unique beginning or end of it. A whole id is not looked up.
 /// Errors: [`CliError::NotFound`] if no id begins or ends so, [`CliError::Refused`] if several do.
-pub fn find_run(context: &Context, text: &str) -> Result<String, CliError> {
+pub fn find_run(context: &Context, text: &str) -> Result<String> {
     let part = text.to_ascii_lowercase();
     if ExecutionId::parse(&part).is_some() {
         return Ok(part);
@@ -119,23 +128,20 @@ pub fn find_run(context: &Context, text: &str) -> Result<String, CliError> {
         ))),
         [run] => Ok(text_of(run, "id")),
         several => {
-            let line = |run: &Value| {
-                let scheduled = context.output.times.instant(&text_of(run, "scheduled_for"));
-                let name = printable(&text_of(run, "cue_name"));
-                let line = format!("  {}  {scheduled}  {name}", text_of(run, "id"));
-                format!("\n{}", cut(&line, context.output.styles.width.unwrap_or(usize::MAX)))
-            };
-            let shown: String = several.iter().take(MAX_SHOWN).map(line).collect();
-            let more = if several.len() > MAX_SHOWN { "\n  and more" } else { "" };
-            Err(refused(format!(
-                "several runs have an id with {text:?}; give more of it:{shown}{more}"
-            )))
+            let shown = choices(context, RUNS, several);
+            Err(refused(format!("several runs have an id with {text:?}; give more of it:{shown}")))
         }
     }
 }
 
+const RUNS: Columns = &[
+    ("", Form::Text("id"), ColumnRule::Always),
+    ("", Form::ExactTime("scheduled_for"), ColumnRule::Always),
+    ("", Form::Text("cue_name"), ColumnRule::Shortened),
+];
+
 /// An id begins with the milliseconds at which the run was created: only the runs of that range of times are searched.
-fn runs_beginning(context: &Context, beginning: &str) -> Result<Vec<Value>, CliError> {
+fn runs_beginning(context: &Context, beginning: &str) -> Result<Vec<Value>> {
     let Some(range) = created_range(beginning) else { return Ok(Vec::new()) };
     let request = ApiRequest::get("/v1/executions")
         .query("since", range.start().to_string())
@@ -153,7 +159,7 @@ fn runs_beginning(context: &Context, beginning: &str) -> Result<Vec<Value>, CliE
 }
 
 /// The end of an id is random. A command mostly means a run that was just listed: the first page is searched alone.
-fn runs_ending(context: &Context, end: &str) -> Result<Vec<Value>, CliError> {
+fn runs_ending(context: &Context, end: &str) -> Result<Vec<Value>> {
     for wanted in [PAGE, MAX_SEARCHED] {
         let request = ApiRequest::get("/v1/executions");
         let mut runs = fetch(|page| context.fetch(page), &request, "executions", wanted)?;
@@ -202,7 +208,7 @@ impl Moment {
     }
 
     /// Errors: if the server does not state its time, or the instant is outside of the calendar.
-    pub fn resolve(self, context: &Context) -> Result<Timestamp, CliError> {
+    pub fn resolve(self, context: &Context) -> Result<Timestamp> {
         let out_of_range = |_| usage("the instant is too far away");
         match self {
             Self::At(at) => Ok(at),
@@ -255,7 +261,7 @@ pub fn label_of(cue: &Value) -> String {
     label(&text_of(cue, "id"), &text_of(cue, "name"))
 }
 
-pub fn find_maybe_id(context: &Context, text: Option<&str>) -> Result<Option<String>, CliError> {
+pub fn find_maybe_id(context: &Context, text: Option<&str>) -> Result<Option<String>> {
     text.map(|text| Ok(find(context, text)?.id)).transpose()
 }
 
@@ -264,7 +270,7 @@ const BY_SLUG: &str = "slug:";
 
 /// Finds a cue by its id, its slug, its name, or a unique beginning of its id. A text in the form of an id is one, without a
 /// request.
-pub fn find(context: &Context, text: &str) -> Result<FoundCue, CliError> {
+pub fn find(context: &Context, text: &str) -> Result<FoundCue> {
     if CueId::parse(text).is_some() {
         return Ok(FoundCue { id: text.to_owned(), name: None });
     }
@@ -299,20 +305,20 @@ pub fn find(context: &Context, text: &str) -> Result<FoundCue, CliError> {
 }
 
 /// The cue of this slug, or none.
-pub fn with_slug(context: &Context, slug: &str) -> Result<Vec<Value>, CliError> {
+pub fn with_slug(context: &Context, slug: &str) -> Result<Vec<Value>> {
     let request = ApiRequest::get("/v1/cues").query("slug", slug).query("runs", "0");
     items(context, &request, "cues", 1)
 }
 
 /// The cues of exactly this name, newest first.
-pub fn named(context: &Context, name: &str) -> Result<Vec<Value>, CliError> {
+pub fn named(context: &Context, name: &str) -> Result<Vec<Value>> {
     let mut cues = search(context, name)?;
     cues.retain(|cue| cue["name"] == name);
     Ok(cues)
 }
 
 /// The search of the server is wider: it finds parts of names, and of other fields.
-fn search(context: &Context, text: &str) -> Result<Vec<Value>, CliError> {
+fn search(context: &Context, text: &str) -> Result<Vec<Value>> {
     let text: String = text.chars().take(MAX_SEARCH).collect();
     // With `runs` there are the tasks of worker cues.
     let request = ApiRequest::get("/v1/cues").query("q", text).query("runs", "0");
@@ -327,36 +333,31 @@ fn missing(context: &Context, what: &str, text: &str, field: &str, list: &str) -
 
 /// The refusal of a name that several cues have.
 pub fn ambiguous(context: &Context, what: &str, text: &str, cues: &[Value]) -> CliError {
-    refused(format!("several cues have {what} {text:?}; use the id:{}", choices(context, cues)))
+    let shown = choices(context, CUES, cues);
+    refused(format!("several cues have {what} {text:?}; use the id:{shown}"))
 }
 
-/// The lines of a choice between cues, each after the end of a line.
-pub fn choices(context: &Context, cues: &[Value]) -> String {
-    let output = &context.output;
-    let row = |cue: &Value| {
-        let created = text_of(cue, "created_at");
-        let created = if output.is_short() {
-            relative(&created, context.client.server_time())
-        } else {
-            output.times.instant(&created)
-        };
-        let (id, status) = (output.id(&text_of(cue, "id")), text_of(cue, "status"));
-        [id, target(cue), schedule_column(context, cue), status, format!("created {created}")]
-            .map(Cell::from)
-            .to_vec()
-    };
-    let rows = cues.iter().take(MAX_SHOWN).map(row).collect();
-    let [whole, short] = [ColumnRule::Always, ColumnRule::Shortened].map(|rule| ("", rule));
-    let table = Table { columns: vec![whole, short, short, whole, whole], rows };
-    let width = output.styles.width.map(|width| width.saturating_sub(2));
+/// The columns of a choice between cues.
+pub const CUES: Columns = &[
+    ("", Form::Id("id"), ColumnRule::Always),
+    ("", Form::Of(target), ColumnRule::Shortened),
+    ("", Form::Shown(schedule_column), ColumnRule::Shortened),
+    ("", Form::Text("status"), ColumnRule::Always),
+    ("", Form::Template("created {created_at:when}"), ColumnRule::Always),
+];
+
+/// The lines of a choice, each after the end of a line.
+pub fn choices(context: &Context, columns: Columns, items: &[Value]) -> String {
+    let width = context.output.styles.width.map(|width| width.saturating_sub(2));
+    let table = table(columns, context, &items[..items.len().min(MAX_SHOWN)]);
     let text = table.render(false, &Styles { has_colour: false, width }.in_columns());
-    let more = if cues.len() > MAX_SHOWN { "\n  and more" } else { "" };
+    let more = if items.len() > MAX_SHOWN { "\n  and more" } else { "" };
     // The first line has the titles.
     text.lines().skip(1).map(|line| format!("\n  {line}")).collect::<String>() + more
 }
 
 /// Finds cues, each once, in the order of their names.
-pub fn find_all(context: &Context, texts: &[&str]) -> Result<Vec<FoundCue>, CliError> {
+pub fn find_all(context: &Context, texts: &[&str]) -> Result<Vec<FoundCue>> {
     let mut seen = BTreeSet::new();
     let mut cues: Vec<FoundCue> =
         texts.iter().map(|text| find(context, text)).collect::<Result<_, _>>()?;

@@ -1,6 +1,8 @@
 //! The commands that are a client of a server. Most of them are rows of a table: the arguments, the request that they
 //! make, and how its answer is printed.
 
+use std::borrow::Cow;
+
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches as _};
@@ -10,10 +12,10 @@ use crate::cli::client::arguments::{
     FoundCue, Moment, fetch, find, find_channel, find_maybe_id, find_run,
 };
 use crate::cli::client::context::{ClientArgs, Context, SERVER_URL, ask_hidden, can_ask, target};
-use crate::cli::client::forms::{Columns, Lines, details, fill, table};
+use crate::cli::client::forms::{Columns, Lines, details, field, fill, table};
 use crate::cli::client::refusals::{Fault, flags_of, reworded};
 use crate::cli::client::words::of_words;
-use crate::cli::error::{CliError, usage};
+use crate::cli::error::{Result, usage};
 use crate::cli::input;
 use crate::cli::output::table::{parse_seconds, text_of};
 use crate::cli::output::{Format, List, print_note};
@@ -29,20 +31,20 @@ const ROWS_OF_PERSON: u64 = 20;
 const MAX_ROWS: u64 = 10_000;
 
 pub trait ClientAction {
-    fn target(&self, args: &ClientArgs) -> Result<Target, CliError> {
+    fn target(&self, args: &ClientArgs) -> Result<Target> {
         target(args)
     }
 
-    fn run(self, context: &Context) -> Result<(), CliError>;
+    fn run(self, context: &Context) -> Result;
 }
 
 /// Runs a command. Its errors are JSON if its output is.
 fn run(
     args: &ClientArgs,
-    target: Result<Target, CliError>,
+    target: Result<Target>,
     name: &dyn Fn(&Fault) -> Option<String>,
-    work: impl FnOnce(&Context) -> Result<(), CliError>,
-) -> Result<(), CliError> {
+    work: impl FnOnce(&Context) -> Result,
+) -> Result {
     let context = target.and_then(|target| Context::new(args, target));
     args.warn_of_unknown_zone()?;
     let result = context
@@ -52,10 +54,10 @@ fn run(
     )
 }
 
-pub type CallCode = fn(&Call<'_>) -> Result<(), CliError>;
-pub type AnswerCode = fn(&Call<'_>, &ApiResponse) -> Result<(), CliError>;
+pub type CallCode = fn(&Call<'_>) -> Result;
+pub type AnswerCode = fn(&Call<'_>, &ApiResponse) -> Result;
 pub type Finish = fn(Command) -> Command;
-pub type ActionCode = fn(&ClientArgs, &ArgMatches) -> Result<(), CliError>;
+pub type ActionCode = fn(&ClientArgs, &ArgMatches) -> Result;
 
 pub struct Entry {
     clap: Command,
@@ -275,15 +277,15 @@ pub fn group(
     Entry { clap, work: Work::Group(entries, default), ..entry }
 }
 
-/// A command with a type for its arguments.
-pub fn action<A: Args + ClientAction>(name: &'static str, help: &'static str) -> Entry {
+/// A command with a type for its arguments, whose documentation is the help.
+pub fn action<A: Args + ClientAction>(name: &'static str) -> Entry {
     let work = Work::Action(|args, matches| {
         let action = A::from_arg_matches(matches).map_err(|error| usage(error.to_string()))?;
         run(args, action.target(args), &|fault| flag_of(fault, &[], matches), |context| {
             action.run(context)
         })
     });
-    let entry = row(name, help);
+    let entry = row(name, "");
     Entry { clap: A::augment_args(entry.clap), work, ..entry }
 }
 
@@ -369,7 +371,7 @@ pub fn run_one(
     default: &str,
     matches: &ArgMatches,
     before: ClientArgs,
-) -> Result<(), CliError> {
+) -> Result {
     let (name, matches) = matches.subcommand().unwrap_or((default, matches));
     let entry = entries.into_iter().find(|entry| entry.name() == name);
     let entry = entry.ok_or_else(|| usage(format!("there is no command {name:?}")))?;
@@ -378,12 +380,8 @@ pub fn run_one(
     }
     let args = ClientArgs::from_arg_matches(matches).map_err(|error| usage(error.to_string()))?;
     let mut args = args.or(before);
-    let own_tz =
-        entry.clap.get_arguments().find(|arg| arg.get_id() == "tz").and_then(Arg::get_long);
-    if let Some(flag) = own_tz {
-        args.tz_flag = flag.to_owned();
-        args.is_own_tz = true;
-    }
+    let own_tz = entry.clap.get_arguments().find(|arg| arg.get_id() == "tz");
+    args.own_tz = own_tz.and_then(Arg::get_long).map(str::to_owned);
     if let Work::Action(run) = entry.work {
         return run(&args, matches);
     }
@@ -426,11 +424,7 @@ pub struct Call<'a> {
 }
 
 impl<'a> Call<'a> {
-    fn new(
-        context: &'a Context,
-        entry: &'a Entry,
-        matches: &'a ArgMatches,
-    ) -> Result<Self, CliError> {
+    fn new(context: &'a Context, entry: &'a Entry, matches: &'a ArgMatches) -> Result<Self> {
         let mut call = Self { context, cue: None, entry, matches, places: Vec::new() };
         for (id, part) in &entry.parts {
             let value = match part {
@@ -467,7 +461,7 @@ impl<'a> Call<'a> {
     }
 
     /// Sets the fields of a body that the arguments name.
-    pub fn set_fields(&self, body: &mut Value) -> Result<(), CliError> {
+    pub fn set_fields(&self, body: &mut Value) -> Result {
         for (id, part) in self.entry.parts.iter().filter(|(id, _)| self.is_given(id)) {
             let text = || self.raw(id).next().unwrap_or_default();
             let (field, value) = match part {
@@ -486,7 +480,7 @@ impl<'a> Call<'a> {
         Ok(())
     }
 
-    pub fn fields(&self) -> Result<Value, CliError> {
+    pub fn fields(&self) -> Result<Value> {
         let mut body = json!({});
         self.set_fields(&mut body)?;
         Ok(body)
@@ -511,7 +505,7 @@ impl<'a> Call<'a> {
         self.places.iter().find(|(it, _)| *it == id).map_or("", |(_, value)| value)
     }
 
-    fn request_and_print(&self, line: &'static str, view: View) -> Result<(), CliError> {
+    fn request_and_print(&self, line: &'static str, view: View) -> Result {
         let (context, output) = (self.context, &self.context.output);
         let request = self.request(line)?;
         if let View::Pages(id, key, columns) = view {
@@ -534,12 +528,7 @@ impl<'a> Call<'a> {
             View::Details(id, lines) => {
                 output.object(&answer, id, |object| details(lines, context, object))
             }
-            View::Sentence(id, text) => output.done(&answer, id, |object| {
-                fill(text, |name| match self.place(name) {
-                    "" => printable(&text_of(object, name)),
-                    place => printable(&output.id(place)),
-                })
-            }),
+            View::Sentence(id, text) => self.say(&answer, id, text),
             View::Code(code) => code(self, &answer),
         }?;
         if self.entry.note.is_empty() || output.format.is_for_programs() {
@@ -549,7 +538,18 @@ impl<'a> Call<'a> {
         print_note(&fill(self.entry.note, |name| printable(&text_of(&object, name))))
     }
 
-    fn request(&self, line: &'static str) -> Result<ApiRequest, CliError> {
+    /// Prints the result of a change in a sentence. The names in braces are arguments, else fields of the answer.
+    pub fn say(&self, answer: &ApiResponse, id: &str, text: &'static str) -> Result {
+        let (context, output) = (self.context, &self.context.output);
+        output.done(answer, id, |object| {
+            fill(text, |name| match self.place(name) {
+                "" => printable(&field(name, context, object)),
+                place => printable(&output.id(place)),
+            })
+        })
+    }
+
+    fn request(&self, line: &'static str) -> Result<ApiRequest> {
         let (method, path) = line.split_once(' ').unwrap_or(("GET", line));
         let mut request = ApiRequest::new(method, fill(path, |id| segment(self.place(id))));
         request.query = self.query()?;
@@ -562,13 +562,13 @@ impl<'a> Call<'a> {
     }
 
     /// The fields of the query that the arguments set.
-    pub fn query(&self) -> Result<Vec<(&'static str, String)>, CliError> {
+    pub fn query(&self) -> Result<Vec<(Cow<'static, str>, String)>> {
         let mut fields = Vec::new();
         for (id, part) in &self.entry.parts {
             let text = || self.raw(id).next();
             let (field, value) = match part {
                 Part::Query(field) => {
-                    fields.extend(self.raw(id).map(|text| (*field, text)));
+                    fields.extend(self.raw(id).map(|text| ((*field).into(), text)));
                     continue;
                 }
                 Part::QueryWords(field) => (field, text().map(|text| of_words(&text))),
@@ -583,14 +583,14 @@ impl<'a> Call<'a> {
                 }
                 _ => continue,
             };
-            fields.extend(value.map(|value| (*field, value)));
+            fields.extend(value.map(|value| ((*field).into(), value)));
         }
         Ok(fields)
     }
 }
 
 /// The value of a flag, from a file or a line of standard input if it names one; at a terminal it is asked for.
-fn secret(flag: &str, value: &str) -> Result<String, CliError> {
+fn secret(flag: &str, value: &str) -> Result<String> {
     let read = match value {
         "-" if can_ask() => ask_hidden(&format!("{flag}: "))?,
         "-" => input::line(flag)?,

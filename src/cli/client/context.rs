@@ -11,7 +11,7 @@ use jiff::tz::TimeZone;
 use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
 use url::Url;
 
-use crate::cli::error::{CliError, cannot, usage};
+use crate::cli::error::{CliError, Result, cannot, usage};
 use crate::cli::output::table::{Times, parse_zone, relative};
 use crate::cli::output::{Format, Output, print_line, print_note};
 use crate::cli::printable::print_error;
@@ -57,12 +57,10 @@ pub struct ClientArgs {
     /// Print times in this time zone, such as Europe/Berlin [default: that of the system]
     #[arg(long, value_name = "ZONE", global = true)]
     pub tz: Option<String>,
-    /// The name of the flag that set `tz`: some commands have one of their own.
-    #[arg(skip = "tz".to_owned())]
-    pub tz_flag: String,
-    /// `tz` is that of the thing that the command changes: times are printed in the zone of the person, as ever.
+    /// The flag that sets `tz` in place of `--tz`, as the zone of the thing that the command changes: times are printed in the
+    /// zone of the person, as ever.
     #[arg(skip)]
-    pub is_own_tz: bool,
+    pub own_tz: Option<String>,
     /// Answer every question with yes
     #[arg(short, long, global = true)]
     pub yes: bool,
@@ -92,26 +90,21 @@ impl ClientArgs {
             color: if self.color == ColorChoice::Auto { before.color } else { self.color },
             utc: if has_zone { self.utc } else { before.utc },
             tz: if has_zone { self.tz } else { before.tz },
-            tz_flag: self.tz_flag,
-            is_own_tz: self.is_own_tz,
+            own_tz: self.own_tz,
             yes: self.yes || before.yes,
             verbose: self.verbose || before.verbose,
             curl: self.curl || before.curl,
         }
     }
 
-    /// The zone of printed times that the command line names.
-    fn shown_tz(&self) -> Option<&str> {
-        self.tz.as_deref().filter(|_| !self.is_own_tz)
-    }
-
     /// A TZ that names no time zone counts as UTC, which a person would notice late.
-    pub fn warn_of_unknown_zone(&self) -> Result<(), CliError> {
-        let is_quiet = self.utc || self.shown_tz().is_some() || self.format()?.is_json();
+    pub fn warn_of_unknown_zone(&self) -> Result {
+        let names_zone = self.utc || (self.tz.is_some() && self.own_tz.is_none());
+        let is_quiet = names_zone || self.format()?.is_json();
         note_of_unknown_zone().filter(|_| !is_quiet).map_or(Ok(()), |note| print_note(&note))
     }
 
-    pub fn format(&self) -> Result<Format, CliError> {
+    pub fn format(&self) -> Result<Format> {
         let by_flag = [(self.json, Format::Json), (self.quiet, Format::Id)];
         let by_flag = by_flag.into_iter().find(|(is_set, _)| *is_set).map(|(_, form)| form);
         match (by_flag.or(self.output), environment("CUED_OUTPUT")) {
@@ -156,14 +149,17 @@ pub struct Context {
 }
 
 impl Context {
-    pub fn new(args: &ClientArgs, target: Target) -> Result<Self, CliError> {
-        let times = Times::new(args.utc, args.shown_tz(), &args.tz_flag)?;
-        let named = args.tz.as_deref().map(|name| parse_zone(&args.tz_flag, name)).transpose()?;
+    pub fn new(args: &ClientArgs, target: Target) -> Result<Self> {
+        let flag = args.own_tz.as_deref().unwrap_or("tz");
+        let named = args.tz.as_deref().map(|name| parse_zone(flag, name)).transpose()?;
+        let zone = if args.utc { Some(Zone::UTC) } else { named };
+        let shown = zone.as_ref().filter(|_| args.utc || args.own_tz.is_none());
+        let shown = shown.map_or_else(TimeZone::system, |zone| zone.rules().clone());
         Ok(Self {
             client: Arc::new(connect(&target, args)?),
-            output: Output::new(args.format()?, args.color, times),
+            output: Output::new(args.format()?, args.color, Times::in_zone(shown)),
             target,
-            zone: if args.utc { Some(Zone::UTC) } else { named },
+            zone,
             args: args.clone(),
             sends_no_mail: OnceLock::new(),
         })
@@ -175,12 +171,12 @@ impl Context {
     }
 
     /// The same for another server or key.
-    pub fn at(&self, target: Target) -> Result<Self, CliError> {
+    pub fn at(&self, target: Target) -> Result<Self> {
         Self::new(&self.args, target)
     }
 
     /// Reads the credentials again, for a long-running command.
-    pub fn reload(&self) -> Result<Self, CliError> {
+    pub fn reload(&self) -> Result<Self> {
         Self::new(&self.args, target(&self.args)?)
     }
 
@@ -196,18 +192,18 @@ impl Context {
     }
 
     /// Makes the request of the command, or with `--curl` shows it and returns [`CliError::OnlyShown`].
-    pub fn send(&self, request: &ApiRequest) -> Result<ApiResponse, CliError> {
+    pub fn send(&self, request: &ApiRequest) -> Result<ApiResponse> {
         self.show(request)?;
         self.fetch(request)
     }
 
     /// As [`Context::send`], but every answer is a result, whatever its status. Without a key the request has none.
-    pub fn call(&self, request: &ApiRequest) -> Result<ApiResponse, CliError> {
+    pub fn call(&self, request: &ApiRequest) -> Result<ApiResponse> {
         self.show(request)?;
         Ok(self.client.call(request)?)
     }
 
-    fn show(&self, request: &ApiRequest) -> Result<(), CliError> {
+    fn show(&self, request: &ApiRequest) -> Result {
         if !self.args.curl {
             return Ok(());
         }
@@ -217,17 +213,17 @@ impl Context {
 
     /// Sends a preparatory request, such as a lookup of an id. `--curl` neither prints nor stops it: it shows only the
     /// request of the command itself.
-    pub fn fetch(&self, request: &ApiRequest) -> Result<ApiResponse, CliError> {
+    pub fn fetch(&self, request: &ApiRequest) -> Result<ApiResponse> {
         self.check_key_for(request)?;
         Ok(self.client.send(request)?)
     }
 
     /// Errors: if there is no key, for a command whose requests come from threads of its own.
-    pub fn check_key(&self) -> Result<(), CliError> {
+    pub fn check_key(&self) -> Result {
         if self.target.key.is_some() { Ok(()) } else { Err(self.no_key().into()) }
     }
 
-    fn check_key_for(&self, request: &ApiRequest) -> Result<(), CliError> {
+    fn check_key_for(&self, request: &ApiRequest) -> Result {
         if request.is_anonymous { Ok(()) } else { self.check_key() }
     }
 
@@ -249,15 +245,11 @@ impl Context {
         )
     }
 
-    /// Opens the stream of the command, or shows its request. It ends at `deadline`, on the clock of the client.
-    pub fn open_stream(
-        &self,
-        request: ApiRequest,
-        deadline: Option<Duration>,
-    ) -> Result<EventStream<'_>, CliError> {
+    /// Opens the stream of the command, or shows its request.
+    pub fn open_stream(&self, request: ApiRequest) -> Result<EventStream<'_>> {
         self.show(&request)?;
         self.check_key_for(&request)?;
-        Ok(EventStream::open(&self.client, request, deadline)?)
+        Ok(EventStream::open(&self.client, request)?)
     }
 
     /// The server writes mails to its log in place of sending them. A server that does not say so sends them.
@@ -282,7 +274,7 @@ impl Context {
         !self.args.yes && !self.args.curl
     }
 
-    pub fn confirm(&self, question: &str) -> Result<(), CliError> {
+    pub fn confirm(&self, question: &str) -> Result {
         if !self.asks() {
             return Ok(());
         }
@@ -300,7 +292,7 @@ pub fn can_ask() -> bool {
 }
 
 /// Prints a question without an end of the line. Returns `false` if there is no person to ask.
-pub fn prompt(question: &str) -> Result<bool, CliError> {
+pub fn prompt(question: &str) -> Result<bool> {
     let can_ask = can_ask();
     if can_ask {
         print_error(question).map_err(|error| cannot("ask", error))?;
@@ -309,7 +301,7 @@ pub fn prompt(question: &str) -> Result<bool, CliError> {
 }
 
 /// The answer to a question; `None` if there is no person to ask, or if the input has ended.
-pub fn ask(question: &str) -> Result<Option<String>, CliError> {
+pub fn ask(question: &str) -> Result<Option<String>> {
     if !prompt(question)? {
         return Ok(None);
     }
@@ -323,7 +315,7 @@ pub fn nothing_entered() -> CliError {
 }
 
 /// Asks for a text that does not appear on the screen.
-pub fn ask_hidden(question: &str) -> Result<String, CliError> {
+pub fn ask_hidden(question: &str) -> Result<String> {
     let failed = |error| cannot("hide the input", error);
     let shown = tcgetattr(io::stdin()).map_err(failed)?;
     let mut hidden = shown.clone();
@@ -336,12 +328,12 @@ pub fn ask_hidden(question: &str) -> Result<String, CliError> {
     answer?.ok_or_else(nothing_entered)
 }
 
-pub fn credentials_path() -> Result<PathBuf, CliError> {
+pub fn credentials_path() -> Result<PathBuf> {
     Ok(Credentials::path(&environment)?)
 }
 
 /// The server and the key by flags, environment and credentials file.
-pub fn target(args: &ClientArgs) -> Result<Target, CliError> {
+pub fn target(args: &ClientArgs) -> Result<Target> {
     let chosen = ConnectionChoice {
         url: args.url.clone().filter(|url| !url.is_empty()),
         profile: args.profile.clone(),
@@ -362,7 +354,7 @@ pub fn target(args: &ClientArgs) -> Result<Target, CliError> {
 /// A command seems to hang during a pause of this length.
 const NOTED_PAUSE: Duration = Duration::from_secs(2);
 
-fn connect(target: &Target, args: &ClientArgs) -> Result<Client, CliError> {
+fn connect(target: &Target, args: &ClientArgs) -> Result<Client> {
     let ca = args.ca.as_ref().or(target.ca.as_ref()).cloned();
     let tls = TlsOptions { ca, is_insecure: args.insecure };
     let mut client =

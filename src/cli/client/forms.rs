@@ -19,6 +19,8 @@ pub type Lines = &'static [(&'static str, Form)];
 pub enum Form {
     Text(&'static str),
     Status(&'static str),
+    /// A text that a person should notice.
+    Warning(&'static str),
     /// The id of a cue or a run.
     Id(&'static str),
     /// The text that is made of the object.
@@ -34,12 +36,14 @@ pub enum Form {
     /// An instant that needs its seconds.
     ExactTime(&'static str),
     Millis(&'static str),
+    Bytes(&'static str),
     /// JSON, an object on several lines.
     Json(&'static str),
     /// A word of the API, as a person reads it.
     Words(&'static str),
     List(&'static str),
-    /// A text with the fields whose names are in braces.
+    /// A text with the fields whose names are in braces, each in the form that it names after a colon. It is empty without
+    /// its first field.
     Template(&'static str),
     Cell(fn(&Context, &Value) -> Cell),
 }
@@ -48,6 +52,7 @@ impl Form {
     fn cell(self, context: &Context, object: &Value) -> Cell {
         match self {
             Self::Status(name) => status(&text_of(object, name)),
+            Self::Warning(name) => Cell::new(text_of(object, name), Style::Warning),
             Self::Count(name) if context.output.is_short() && object[name] == 0 => Cell::default(),
             Self::Text(name) | Self::Count(name) => text_of(object, name).into(),
             Self::Words(name) => in_words(&text_of(object, name)).into(),
@@ -59,8 +64,10 @@ impl Form {
                 context.output.times.instant(&text_of(object, name)).into()
             }
             Self::Millis(name) => {
-                text_of(object, name).parse().map(duration).unwrap_or_default().into()
+                let millis = text_of(object, name).parse::<f64>().ok();
+                millis.map(|millis| duration(millis.round() as i64)).unwrap_or_default().into()
             }
+            Self::Bytes(name) => text_of(object, name).parse().map(size).unwrap_or_default().into(),
             Self::Json(name) => match name.split('.').fold(object, |value, name| &value[name]) {
                 value @ (Value::Object(_) | Value::Array(_)) => format!("{value:#}").into(),
                 _ => text_of(object, name).into(),
@@ -69,7 +76,7 @@ impl Form {
                 let texts = object[name].as_array().into_iter().flatten().filter_map(Value::as_str);
                 texts.collect::<Vec<_>>().join(", ").into()
             }
-            Self::Template(text) => fill(text, |name| text_of(object, name)).trim().into(),
+            Self::Template(text) => filled(text, context, object).into(),
             Self::Quota(used, limit, unit) => quota(object, used, limit, unit),
             Self::Of(text) => text(object).into(),
             Self::Shown(text) => text(context, object).into(),
@@ -102,7 +109,27 @@ pub fn quota(usage: &Value, used: &str, limit: &str, unit: &str) -> Cell {
     }
 }
 
-pub fn fill(text: &str, value: impl Fn(&str) -> String) -> String {
+/// A field by its name, in the form that stands after a colon: `started_at:at`.
+pub fn field(place: &'static str, context: &Context, object: &Value) -> String {
+    let form = match place.split_once(':').unwrap_or((place, "")) {
+        (name, "at") => Form::ExactTime(name),
+        (name, "when") => Form::Time(name),
+        (name, "took") => Form::Millis(name),
+        (name, "words") => Form::Words(name),
+        (name, _) => Form::Text(name),
+    };
+    form.cell(context, object).text
+}
+
+fn filled(text: &'static str, context: &Context, object: &Value) -> String {
+    let field = |place: &'static str| field(place, context, object);
+    match text.split(['{', '}']).nth(1) {
+        Some(first) if field(first).is_empty() => String::new(),
+        _ => fill(text, field).trim().to_owned(),
+    }
+}
+
+pub fn fill<'a>(text: &'a str, value: impl Fn(&'a str) -> String) -> String {
     let mut parts = text.split('{');
     let mut filled = parts.next().unwrap_or_default().to_owned();
     for (name, rest) in parts.filter_map(|part| part.split_once('}')) {

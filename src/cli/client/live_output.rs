@@ -7,11 +7,11 @@ use std::thread;
 
 use rustix::event::{PollFd, PollFlags, poll};
 
-use crate::cli::error::{CliError, cannot};
+use crate::cli::error::{Result, cannot};
 use crate::system::signals::EndSignals;
 
 /// Runs `first` after the first SIGINT or SIGTERM, with its exit code. A second signal ends the process at once.
-fn watch_signals(first: impl FnOnce(i32) + Send + 'static) -> Result<(), CliError> {
+pub fn watch_signals(first: impl FnOnce(i32) + Send + 'static) -> Result {
     let start = || {
         let mut signals = EndSignals::catch()?;
         thread::Builder::new().name("signals".to_owned()).spawn(move || {
@@ -25,7 +25,7 @@ fn watch_signals(first: impl FnOnce(i32) + Send + 'static) -> Result<(), CliErro
 }
 
 /// From now on SIGINT and SIGTERM end the process between two lines.
-pub fn end_on_signals() -> Result<(), CliError> {
+pub fn end_on_signals() -> Result {
     watch_signals(|code| {
         // In a thread of its own: it waits for the line that is being written.
         if thread::Builder::new().spawn(move || end(code)).is_err() {
@@ -35,12 +35,12 @@ pub fn end_on_signals() -> Result<(), CliError> {
 }
 
 /// From now on the process ends with success when standard output is closed, even while there is nothing to print.
-pub fn end_with_reader() -> Result<(), CliError> {
+pub fn end_with_reader() -> Result {
     watch_reader(|| end(0))
 }
 
 /// Runs `then` once standard output is closed, even while there is nothing to print.
-pub fn watch_reader(then: impl FnOnce() + Send + 'static) -> Result<(), CliError> {
+pub fn watch_reader(then: impl FnOnce() + Send + 'static) -> Result {
     let watch = move || {
         let stdout = io::stdout();
         let mut closed = [PollFd::new(&stdout, PollFlags::empty())];
@@ -67,7 +67,7 @@ fn end(code: i32) -> ! {
 pub struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
-    pub fn listen() -> Result<Self, CliError> {
+    pub fn listen() -> Result<Self> {
         let requested = Arc::new(AtomicBool::new(false));
         let interrupt = Self(Arc::clone(&requested));
         watch_signals(move |_| requested.store(true, Ordering::Relaxed)).map(|()| interrupt)

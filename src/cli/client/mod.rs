@@ -18,14 +18,14 @@ use crate::cli::client::commands::{
     account, api, apply, channel, cue, health, mcp, run, schedule, sink, tail, work,
 };
 use crate::cli::client::context::ClientArgs;
-use crate::cli::error::{CliError, usage};
+use crate::cli::error::{Result, usage};
 use crate::logging::LogFormat;
 
 #[derive(Debug)]
 pub struct ClientCommand(ArgMatches);
 
 impl ClientCommand {
-    pub fn run(&self) -> Result<(), CliError> {
+    pub fn run(&self) -> Result {
         let before =
             ClientArgs::from_arg_matches(&self.0).map_err(|error| usage(error.to_string()))?;
         run_one(entries(), "", &self.0, before)
@@ -68,33 +68,19 @@ impl Subcommand for ClientCommand {
 
 fn entries() -> Vec<Entry> {
     let mut entries = vec![
-        action::<Login>(
-            "login",
-            "Sign in to a server and store a key for it\n\nThe server mails you a link, or prints it in its log if it \
-             sends no mail; open it to confirm. A server without mail that admits new users creates an account for a new \
-             address at once. On `cued serve --dev` on this machine, no address is needed: you enter its first account.\n\n\
-             The key is stored in ~/.config/cued/credentials.json (CUED_CONFIG), which only you \
-             can read. A second server gets a profile of its own. With --profile, the current profile stays the current one.",
-        ),
-        action::<Logout>("logout", "Sign out: revoke the stored key and remove its profile"),
+        action::<Login>("login"),
+        action::<Logout>("logout"),
         row("whoami", "Show the account of your key")
             .request("GET /v1/auth/me", View::Code(print_account)),
-        action::<Open>(
-            "open",
-            "Open the page of the server in a browser, signed in\n\nPrints a URL that signs in once, within five \
-             minutes, and opens it if there is a browser and the output is a terminal. The session in the browser ends \
-             when your key is revoked.",
-        ),
+        action::<Open>("open"),
         group("cue", "List, add, change and fire cues", cue::entries(), ""),
         group("run", "List, show, replay, retry, cancel and verify runs", run::entries(), ""),
-        action::<schedule::Preview>("preview", "Show the next runs of a schedule without storing it").finish(
-            |command| {
-                let visible = |tz: Arg| tz.hide_short_help(false).hide_long_help(false);
-                command.mut_arg("tz", |tz| visible(tz).help(schedule::ZONE))
-            },
-        ),
-        action::<tail::Tail>("tail", tail::HELP),
-        action::<work::Work>("work", work::HELP),
+        action::<schedule::Preview>("preview").finish(|command| {
+            let visible = |tz: Arg| tz.hide_short_help(false).hide_long_help(false);
+            command.mut_arg("tz", |tz| visible(tz).help(schedule::ZONE))
+        }),
+        action::<tail::Tail>("tail"),
+        action::<work::Work>("work"),
         group("worker", "List and remove workers", account::worker_entries(), ""),
         group(
             "flow",
@@ -115,21 +101,11 @@ fn entries() -> Vec<Entry> {
             account::entries(),
             "",
         ),
-        action::<api::Api>(
-            "api",
-            "Make a request to the API and print the response\n\nThe response is printed unchanged, whatever its status; exit codes are those of the other commands. `/v1` may be left \
-             out of the path, except for health, status and openapi.json, which are not below it. The key is sent to the \
-             server of the profile or of --url only.",
-        )
-        .finish(|command| command.allow_missing_positional(true)),
-        action::<health::Health>(
-            "health",
-            "Show the state of the server; exits with 1 if it is not healthy\n\nIn a container without a shell and curl, `cued health --local` is the health check: it prints `healthy`, or one \
-             sentence that says what is wrong.",
-        ),
+        action::<api::Api>("api"),
+        action::<health::Health>("health"),
         row("info", "Show the version and public settings of the server").code(health::info),
-        action::<sink::Sink>("sink", sink::HELP),
-        action::<mcp::Mcp>("mcp", mcp::HELP),
+        action::<sink::Sink>("sink"),
+        action::<mcp::Mcp>("mcp"),
     ];
     // After the commands of one cue or channel, before those of the account.
     let place = entries.iter().position(|entry| entry.name() == "account").unwrap_or(entries.len());

@@ -4,8 +4,9 @@ use serde_json::Value;
 
 use crate::cli::output::table::text_of;
 use crate::domain::account::plan::LIMIT_EXCEEDED;
+use crate::domain::account::user::RegistrationPolicy;
 
-/// A cause, a trigger, a state of an outcome or a type of an alert; a word without a text of its own without underscores.
+/// A cause, a trigger, a state of an outcome, a type of an alert or a setting of the server; a word without a text of its own without underscores.
 pub fn in_words(word: &str) -> String {
     let known = WORDS.iter().find(|(api, _)| *api == word);
     known.map_or_else(|| word.replace('_', " "), |(_, words)| (*words).to_owned())
@@ -17,7 +18,7 @@ pub fn of_words(text: &str) -> String {
     known.map_or_else(|| text.replace(' ', "_"), |(api, _)| (*api).to_owned())
 }
 
-const WORDS: [(&str, &str); 11] = [
+const WORDS: [(&str, &str); 13] = [
     (LIMIT_EXCEEDED, "limit reached"),
     ("unknown_name", "no usable address"),
     ("blocked_address", "address not allowed"),
@@ -29,6 +30,8 @@ const WORDS: [(&str, &str); 11] = [
     ("reported_failure", "reported a failure"),
     ("consecutive_failures", "failures in a row"),
     ("missing", "no result in time"),
+    (RegistrationPolicy::FirstUser.as_str(), "open for the first user only"),
+    ("log", "none (written to the server's log)"),
 ];
 
 /// A type of events as a person reads it.

@@ -8,7 +8,7 @@ use jiff::{SignedDuration, Timestamp, Zoned};
 use serde_json::Value;
 use unicode_width::UnicodeWidthStr as _;
 
-use crate::cli::error::{CliError, usage};
+use crate::cli::error::{Result, usage};
 use crate::cli::printable::printable;
 use crate::cli::width::{MIN_WIDTH, cut, fold};
 use crate::domain::channel::masked;
@@ -270,17 +270,23 @@ pub fn header(name: &str, value: &str) -> String {
     format!("{name}: {value}")
 }
 
-/// A status of a cue, an execution, an attempt, a worker or a channel, in its colour.
+/// The words of a status, and how grave an alert is, by their colour.
+const STATUSES: [(Style, &str); 3] = [
+    (Style::Good, "success active completed healthy ok alive reported_success verified_success"),
+    (
+        Style::Bad,
+        "failed missed dead unhealthy failing critical reported_failure verification_failed missing",
+    ),
+    (
+        Style::Warning,
+        "retrying paused stale degraded warning waiting unconfirmed claim_lost cut verification_pending",
+    ),
+];
+
+/// A status of a cue, an execution, an outcome, an attempt, a worker or a channel, in its colour.
 pub fn status(word: &str) -> Cell {
-    let style = match word {
-        "success" | "active" | "completed" | "healthy" | "ok" | "alive" => Style::Good,
-        "failed" | "missed" | "dead" | "unhealthy" | "failing" => Style::Bad,
-        "retrying" | "paused" | "stale" | "degraded" | "warning" | "waiting" | "unconfirmed" => {
-            Style::Warning
-        }
-        _ => Style::Plain,
-    };
-    Cell::new(word, style)
+    let has_word = |(_, words): &&(Style, &str)| words.split(' ').any(|it| it == word);
+    Cell::new(word, STATUSES.iter().find(has_word).map_or(Style::Plain, |(style, _)| *style))
 }
 
 /// The last line with any words, which names the reason of a message; a long one without its beginning.
@@ -299,16 +305,6 @@ pub struct Times {
 }
 
 impl Times {
-    /// `flag` is the one that names the zone.
-    pub fn new(is_utc: bool, zone: Option<&str>, flag: &str) -> Result<Self, CliError> {
-        let zone = match zone {
-            _ if is_utc => TimeZone::UTC,
-            None => TimeZone::system(),
-            Some(name) => parse_zone(flag, name)?.rules().clone(),
-        };
-        Ok(Self { zone })
-    }
-
     pub fn in_zone(zone: TimeZone) -> Self {
         Self { zone }
     }
@@ -333,25 +329,10 @@ impl Times {
         self.formatted(instant, |_| "%Y-%m-%d %H:%M")
     }
 
-    /// In a line of a log: the time of day, or the date and the minute if that is not the day of `now`.
-    pub fn log_time(&self, instant: &str, now: Timestamp) -> String {
-        self.formatted(
-            instant,
-            |at| if self.is_of_day(at, now) { "%H:%M:%S" } else { "%m-%d %H:%M" },
-        )
-    }
-
-    /// To the second, without the date if it is on the day of `now`, and never with the year.
-    pub fn short(&self, instant: &str, now: Timestamp) -> String {
-        let format = |at: &Zoned| match self.is_of_day(at, now) {
-            true => "%H:%M:%S",
-            false => "%m-%d %H:%M:%S",
-        };
-        self.formatted(instant, format)
-    }
-
-    fn is_of_day(&self, at: &Zoned, now: Timestamp) -> bool {
-        at.date() == now.to_zoned(self.zone.clone()).date()
+    /// The time of day to the second, or in the format `other` if it is not of the day of `now`.
+    pub fn of_day(&self, instant: &str, now: Timestamp, other: &'static str) -> String {
+        let today = now.to_zoned(self.zone.clone()).date();
+        self.formatted(instant, |at| if at.date() == today { "%H:%M:%S" } else { other })
     }
 
     /// The time of day with milliseconds, for a line of a log.
@@ -390,7 +371,7 @@ pub fn whole_span(seconds: i64) -> String {
 }
 
 /// The zone that a flag names, by its name or a place such as `Berlin`.
-pub fn parse_zone(flag: &str, text: &str) -> Result<Zone, CliError> {
+pub fn parse_zone(flag: &str, text: &str) -> Result<Zone> {
     Zone::find_place(text).map_err(|unknown| {
         let text = printable(text);
         usage(format!("--{flag}: there is no time zone {text:?}; {}", unknown.remedy()))
@@ -534,18 +515,15 @@ mod tests {
 
     #[test]
     fn instants_are_shown_in_the_zone() {
-        let berlin = Times::new(false, Some("berlin"), "tz").unwrap();
+        let berlin = Times::in_zone(parse_zone("tz", "berlin").unwrap().rules().clone());
         assert_eq!(berlin.instant("2026-11-22T17:00:00.25Z"), "2026-11-22 18:00:00.250+01:00");
         let short = ["2026-11-22T17:00:00.25Z", ""].map(|instant| berlin.minute(instant));
         assert_eq!(short, ["2026-11-22 18:00", ""]);
         let now = "2026-11-22T22:59:00Z".parse().unwrap();
-        let log = ["2026-11-22T17:00:00.25Z", "2026-11-22T23:00:00Z"]
-            .map(|instant| berlin.log_time(instant, now));
-        assert_eq!(log, ["18:00:00", "11-23 00:00"]);
         let short = ["2026-11-22T17:00:00.25Z", "2026-11-22T23:00:05Z"]
-            .map(|instant| berlin.short(instant, now));
-        assert_eq!(short, ["18:00:00", "11-23 00:00:05"]);
-        let error = |text: &str| Times::new(false, Some(text), "timezone").unwrap_err().to_string();
+            .map(|instant| berlin.of_day(instant, now, "%m-%d %H:%M"));
+        assert_eq!(short, ["18:00:00", "11-23 00:00"]);
+        let error = |text: &str| parse_zone("timezone", text).unwrap_err().to_string();
         let unknown = error("Mars/Olympus");
         assert!(
             unknown.starts_with("--timezone: there is no time zone \"Mars/Olympus\"; use an IANA"),

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use crate::cli::client::arguments::{items, unknown};
+use crate::cli::client::arguments::{items, pick, unknown};
 use crate::cli::client::command::{
     Call, Entry, Part, View, cue_filter, flag, group, moment, own, place, row, switch,
 };
@@ -11,8 +11,8 @@ use crate::cli::client::commands::channel::check_delivered;
 use crate::cli::client::context::Context;
 use crate::cli::client::forms::{Columns, Form, Lines, fill, quota};
 use crate::cli::client::words::in_words;
-use crate::cli::error::{CliError, not_found, refused};
-use crate::cli::output::table::{Cell, ColumnRule, Style, duration, from_now, text_of};
+use crate::cli::error::{CliError, Result, not_found};
+use crate::cli::output::table::{Cell, ColumnRule, duration, from_now, status, text_of};
 use crate::cli::output::{SHORT_ID, print_note};
 use crate::cli::printable::printable;
 use crate::client::request::{ApiRequest, ApiResponse, segment};
@@ -26,7 +26,7 @@ const USAGE: Lines = &[
     ("storage", Form::Quota("storage.used_bytes", "storage.limit_bytes", "")),
     ("requests", Form::Quota("rate_limit.current_usage", "rate_limit.limit", " in a minute")),
     ("outcomes", Form::Template(OUTCOMES)),
-    ("period", Form::Shown(period)),
+    ("period", Form::Template("{billing_period.start:at} to {billing_period.end:at}")),
 ];
 
 const OUTCOMES: &str =
@@ -109,11 +109,6 @@ fn note(key: &Value) -> String {
     if key["current"] == true { "in use here" } else { "" }.to_owned()
 }
 
-fn period(context: &Context, usage: &Value) -> String {
-    let time = |field: &str| context.output.times.instant(&text_of(usage, field));
-    format!("{} to {}", time("billing_period.start"), time("billing_period.end"))
-}
-
 /// The plan, only on a server with limits.
 pub fn plan(account: &Value, text: &str, limit: &str) -> String {
     match text_of(account, limit).parse::<u64>() {
@@ -136,10 +131,18 @@ pub fn runs(account: &Value, used: &str, limit: &str) -> Cell {
     cell
 }
 
-fn revoke_key(call: &Call<'_>) -> Result<(), CliError> {
+fn revoke_key(call: &Call<'_>) -> Result {
     let context = call.context;
     let keys = items(context, &ApiRequest::get("/v1/auth/keys"), "keys", u64::MAX)?;
-    let key = find_key(&keys, call.text("key").unwrap_or_default())?;
+    let wanted = call.text("key").unwrap_or_default();
+    let key = pick(&keys, wanted, "key", "`cued account keys` lists them");
+    let key = key.map_err(|error| match error {
+        // A whole key, given by mistake, is not repeated.
+        CliError::NotFound(_) if wanted.starts_with("cue_sk_") => {
+            not_found("no key begins so; `cued account keys` lists the keys")
+        }
+        error => error,
+    })?;
     let (id, name) = (text_of(key, "id"), printable(&text_of(key, "name")));
     let is_own = key["current"] == true;
     if is_own {
@@ -153,34 +156,7 @@ fn revoke_key(call: &Call<'_>) -> Result<(), CliError> {
     Ok(())
 }
 
-/// The only key with this id, name or beginning.
-fn find_key<'a>(keys: &'a [Value], wanted: &str) -> Result<&'a Value, CliError> {
-    let rank = |key: &&Value| match text_of(key, "id") {
-        id if id == wanted => 0,
-        _ if key["name"] == wanted || key["prefix"] == wanted => 1,
-        id if wanted.len() >= SHORT_ID && id.starts_with(wanted) => 2,
-        _ => 3,
-    };
-    let best = keys.iter().map(|key| rank(&key)).min().filter(|rank| *rank < 3);
-    let found: Vec<&Value> = keys.iter().filter(|key| Some(rank(key)) == best).collect();
-    match found[..] {
-        [key] => Ok(key),
-        // A whole key, given by mistake, is not repeated.
-        [] if wanted.starts_with("cue_sk_") => {
-            Err(not_found("no key begins so; `cued account keys` lists the keys"))
-        }
-        [] => {
-            let list = "`cued account keys` lists them";
-            Err(unknown("there is no key", wanted, keys, "name", list))
-        }
-        _ => {
-            let ids: Vec<String> = found.iter().map(|key| text_of(key, "id")).collect();
-            Err(refused(format!("{} keys are named {wanted:?}: {}", found.len(), ids.join(", "))))
-        }
-    }
-}
-
-fn end_sessions(call: &Call<'_>) -> Result<(), CliError> {
+fn end_sessions(call: &Call<'_>) -> Result {
     let (context, output) = (call.context, &call.context.output);
     if let Some(id) = call.text("id") {
         let answer =
@@ -194,7 +170,7 @@ fn end_sessions(call: &Call<'_>) -> Result<(), CliError> {
         .done(&answer, "ended", |ended| format!("{} sessions are ended.", text_of(ended, "ended")))
 }
 
-fn print_secret(call: &Call<'_>, is_replaced: bool) -> Result<(), CliError> {
+fn print_secret(call: &Call<'_>, is_replaced: bool) -> Result {
     let (path, field, receivers) = match call.is_set("alert") {
         true => ("/v1/auth/alert-webhook-secret", "alert_webhook_secret", "receiver of alerts"),
         false => ("/v1/auth/webhook-secret", "webhook_secret", "receiver of deliveries"),
@@ -260,7 +236,7 @@ pub fn worker_entries() -> Vec<Entry> {
     ]
 }
 
-fn remove_worker(call: &Call<'_>) -> Result<(), CliError> {
+fn remove_worker(call: &Call<'_>) -> Result {
     let (context, id) = (call.context, call.place("worker"));
     let request = ApiRequest::delete(format!("/v1/workers/{}", segment(id)));
     let answer = context.send(&request).map_err(|error| {
@@ -272,7 +248,7 @@ fn remove_worker(call: &Call<'_>) -> Result<(), CliError> {
         let (workers, list) = (workers.unwrap_or_default(), "`cued worker list` shows all");
         error.saying(unknown("there is no worker", id, &workers, "worker_id", list).to_string())
     })?;
-    context.output.done(&answer, "worker_id", |_| format!("removed worker {id}"))
+    call.say(&answer, "worker_id", "removed worker {worker}")
 }
 
 pub fn flow_entries() -> Vec<Entry> {
@@ -312,15 +288,11 @@ fn heartbeat(worker: &Value) -> String {
 }
 
 fn alert_type(_: &Context, alert: &Value) -> Cell {
-    let style = match alert["severity"].as_str() {
-        Some("critical") => Style::Bad,
-        Some("warning") => Style::Warning,
-        _ => Style::Plain,
-    };
+    let style = status(&text_of(alert, "severity")).style;
     Cell::new(in_words(&text_of(alert, "alert_type")), style)
 }
 
-fn print_test(call: &Call<'_>, answer: &ApiResponse) -> Result<(), CliError> {
+fn print_test(call: &Call<'_>, answer: &ApiResponse) -> Result {
     let output = &call.context.output;
     output.done(answer, "id", |result| {
         let time = result["duration_ms"].as_i64().map(duration).unwrap_or_default();

@@ -6,11 +6,10 @@ use clap::Args;
 use hyper::header::HeaderName;
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
-use url::form_urlencoded;
 
 use crate::cli::client::command::ClientAction;
 use crate::cli::client::context::Context;
-use crate::cli::error::{CliError, usage};
+use crate::cli::error::{Result, usage};
 use crate::cli::input;
 use crate::cli::output::{Format, print_bytes, print_line};
 use crate::client::request::{ApiRequest, ApiResponse, METHODS, segment};
@@ -29,7 +28,13 @@ const STREAM: &str = "/v1/events";
 const OWN_HEADERS: [&str; 6] =
     ["authorization", "connection", "content-length", "host", "transfer-encoding", "upgrade"];
 
+/// Make a request to the API and print the response
+///
+/// The response is printed unchanged, whatever its status; exit codes are those of the other commands. `/v1` may be
+/// left out of the path, except for health, status and openapi.json, which are not below it. The key is sent to the
+/// server of the profile or of --url only.
 #[derive(Debug, Args)]
+#[command(allow_missing_positional = true)]
 pub struct Api {
     /// GET, POST, PUT, PATCH, DELETE, HEAD or OPTIONS
     #[arg(value_name = "METHOD", value_parser = method, default_value = "GET")]
@@ -52,7 +57,7 @@ pub struct Api {
 }
 
 impl ClientAction for Api {
-    fn run(self, context: &Context) -> Result<(), CliError> {
+    fn run(self, context: &Context) -> Result {
         if matches!(context.output.format, Format::Wide | Format::Yaml | Format::Id) {
             return Err(usage("the answer is printed unchanged: leave out -q and -o"));
         }
@@ -82,16 +87,12 @@ impl ClientAction for Api {
 }
 
 impl Api {
-    fn request(&self) -> Result<ApiRequest, CliError> {
-        let mut target = target(&self.path)?;
+    fn request(&self) -> Result<ApiRequest> {
+        let mut request = ApiRequest::new(self.method, target(&self.path)?);
         let takes_query = matches!(self.method, "GET" | "HEAD");
-        if takes_query && !self.field.is_empty() {
-            let mut query = form_urlencoded::Serializer::new(String::new());
-            let query = query.extend_pairs(&self.field).finish();
-            target.push(if target.contains('?') { '&' } else { '?' });
-            target.push_str(&query);
+        for (name, value) in self.field.iter().filter(|_| takes_query) {
+            request = request.query(name.clone(), value);
         }
-        let mut request = ApiRequest::new(self.method, target);
         for (name, value) in &self.header {
             request = request.header(name.clone(), value.as_str());
         }
@@ -107,7 +108,7 @@ impl Api {
 }
 
 /// The path and query to request, from the root of the server.
-fn target(path: &str) -> Result<String, CliError> {
+fn target(path: &str) -> Result<String> {
     let lower = path.to_ascii_lowercase();
     if ["http://", "https://", "//"].iter().any(|begin| lower.starts_with(begin)) {
         return Err(usage(

@@ -9,14 +9,13 @@ use serde_json::Value;
 use crate::cli::client::command::{Call, ClientAction};
 use crate::cli::client::context::{ClientArgs, Context, SERVER_URL, environment, target};
 use crate::cli::client::forms::{Form, Lines, details};
-use crate::cli::error::{CliError, failed};
+use crate::cli::error::{CliError, Result, failed};
 use crate::cli::output::print_line;
-use crate::cli::output::table::{Cell, duration, span, status, text_of};
+use crate::cli::output::table::{Cell, span, status, text_of};
 use crate::cli::progress::size;
 use crate::cli::server::flag_values::socket_address;
 use crate::client::credentials::Target;
 use crate::client::request::{ApiRequest, ClientError};
-use crate::domain::account::user::RegistrationPolicy;
 
 const HEALTH: Lines = &[
     ("server", Form::Shown(url)),
@@ -33,16 +32,16 @@ const HEALTH: Lines = &[
     ("to retry", Form::Text("queue.pending_retries")),
     ("to claim", Form::Of(unclaimed)),
     ("stuck", Form::Text("queue.stale_executions")),
-    ("lateness", Form::Of(lateness)),
+    ("lateness", Form::Template("{lateness.p50_ms:took} (median), {lateness.p99_ms:took} (99 %)")),
     ("file", Form::Of(|health| file(&health["database"]))),
-    ("free disk", Form::Of(|health| bytes(&health["database"]["free_disk_bytes"]))),
+    ("free disk", Form::Bytes("database.free_disk_bytes")),
 ];
 
 const INFO: Lines = &[
     ("server", Form::Shown(url)),
     ("version", Form::Text("version")),
-    ("registration", Form::Of(registration)),
-    ("mail", Form::Of(mail)),
+    ("registration", Form::Words("registration")),
+    ("mail", Form::Words("mail")),
     ("billing", Form::Text("billing")),
     ("limits", Form::Of(|info| either(&info["limits"], "those of the plans", "off"))),
     ("callbacks", Form::List("callbacks")),
@@ -55,6 +54,10 @@ const LOCAL_TIMEOUT: Duration = Duration::from_secs(4);
 /// The port of `cued serve` without `--listen`.
 const DEFAULT_PORT: u16 = 8000;
 
+/// Show the state of the server; exits with 1 if it is not healthy
+///
+/// In a container without a shell and curl, `cued health --local` is the health check: it prints `healthy`, or one
+/// sentence that says what is wrong.
 #[derive(Debug, Args)]
 pub struct Health {
     /// Check the server of this machine, for the health check of a container: one line of output, one attempt, exit
@@ -68,7 +71,7 @@ pub struct Health {
 }
 
 impl ClientAction for Health {
-    fn target(&self, args: &ClientArgs) -> Result<Target, CliError> {
+    fn target(&self, args: &ClientArgs) -> Result<Target> {
         if !self.local {
             return target(args);
         }
@@ -76,7 +79,7 @@ impl ClientAction for Health {
         Ok(Target { url, ca: environment("CUED_CA").map(Into::into), ..Target::default() })
     }
 
-    fn run(self, context: &Context) -> Result<(), CliError> {
+    fn run(self, context: &Context) -> Result {
         let request = ApiRequest::get("/health").anonymous();
         let answer = if self.local {
             context.client.send_once(&request.timeout(LOCAL_TIMEOUT)).map_err(local_error)?
@@ -99,7 +102,7 @@ impl ClientAction for Health {
 
 impl Health {
     /// The address of the server, found as the server finds it.
-    fn listen_address(&self) -> Result<SocketAddr, CliError> {
+    fn listen_address(&self) -> Result<SocketAddr> {
         match (self.listen, environment("CUED_LISTEN")) {
             (Some(address), _) => Ok(address),
             // No wrong usage of this command: a health check has the exit codes 0 and 1 only.
@@ -111,7 +114,7 @@ impl Health {
 }
 
 /// The URL at which this machine reaches a server that listens on `address`.
-fn local_url(address: SocketAddr) -> Result<String, CliError> {
+fn local_url(address: SocketAddr) -> Result<String> {
     if address.port() == 0 {
         let reason = "port 0 names no server: use --listen with the address of the line `cued listening on …`";
         return Err(failed(reason));
@@ -174,15 +177,6 @@ fn unclaimed(health: &Value) -> String {
     }
 }
 
-fn lateness(health: &Value) -> String {
-    let lateness = &health["lateness"];
-    let of = |name: &str| lateness[name].as_f64().map(|ms| duration(ms.round() as i64));
-    match (of("p50_ms"), of("p99_ms")) {
-        (Some(p50), Some(p99)) => format!("{p50} (median), {p99} (99 %)"),
-        _ => String::new(),
-    }
-}
-
 fn seconds(value: &Value) -> String {
     value.as_i64().map(|seconds| span(seconds.saturating_mul(1_000))).unwrap_or_default()
 }
@@ -193,31 +187,11 @@ fn file(database: &Value) -> String {
     database["bytes"].as_u64().map(|bytes| size(bytes.saturating_add(log))).unwrap_or_default()
 }
 
-fn bytes(value: &Value) -> String {
-    value.as_u64().map(size).unwrap_or_default()
-}
-
 fn either(value: &Value, yes: &str, no: &str) -> String {
     if value == true { yes } else { no }.to_owned()
 }
 
-fn registration(info: &Value) -> String {
-    match text_of(info, "registration") {
-        word if word == RegistrationPolicy::FirstUser.as_str() => {
-            "open for the first user only".to_owned()
-        }
-        word => word,
-    }
-}
-
-fn mail(info: &Value) -> String {
-    match text_of(info, "mail") {
-        word if word == "log" => "none (written to the server's log)".to_owned(),
-        word => word,
-    }
-}
-
-pub fn info(call: &Call<'_>) -> Result<(), CliError> {
+pub fn info(call: &Call<'_>) -> Result {
     let context = call.context;
     let answer = context.send(&ApiRequest::get("/v1/info").anonymous())?;
     context.output.object(&answer, "version", |info| details(INFO, context, info))

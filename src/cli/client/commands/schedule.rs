@@ -11,8 +11,8 @@ use unicode_width::UnicodeWidthStr as _;
 use crate::cli::client::command::{Call, ClientAction};
 use crate::cli::client::context::Context;
 use crate::cli::client::forms::{Columns, Form, table};
-use crate::cli::error::{CliError, usage};
-use crate::cli::output::table::{Cell, ColumnRule, Style, parse_seconds, text_of};
+use crate::cli::error::{CliError, Result, usage};
+use crate::cli::output::table::{ColumnRule, Style, parse_seconds, text_of};
 use crate::cli::output::{Format, count, print, print_line, print_note};
 use crate::cli::printable::printable;
 use crate::cli::width::folded;
@@ -27,11 +27,7 @@ const RUNS: Columns = &[
     ("RUN", Form::Of(|run| local(&text_of(run, "local"))), ColumnRule::Always),
     ("OFFSET", Form::Text("offset"), ColumnRule::Always),
     ("YOUR TIME", Form::ExactTime("at"), ColumnRule::Wide),
-    (
-        "NOTE",
-        Form::Cell(|_, run| Cell::new(text_of(run, "note"), Style::Warning)),
-        ColumnRule::Shortened,
-    ),
+    ("NOTE", Form::Warning("note"), ColumnRule::Shortened),
 ];
 const RUNS_IN_TWO_ZONES: Columns =
     &[RUNS[0], RUNS[1], ("YOUR TIME", Form::ExactTime("at"), ColumnRule::Always), RUNS[3]];
@@ -39,6 +35,7 @@ const RUNS_IN_TWO_ZONES: Columns =
 pub const ZONE: &str =
     "Time zone of the schedule, such as Europe/Berlin or Berlin [default: that of the system]";
 
+/// Show the next runs of a schedule without storing it
 #[derive(Debug, Args)]
 pub struct Preview {
     /// Schedule in quotes: in words such as 'every weekday at 9', 'mon,wed 18:30' or 'tomorrow 9:00', or a cron
@@ -80,7 +77,7 @@ pub struct Preview {
 }
 
 impl ClientAction for Preview {
-    fn run(self, context: &Context) -> Result<(), CliError> {
+    fn run(self, context: &Context) -> Result {
         let zone = context.own_zone();
         let Self { text, cron, at, every, start, end, jitter, .. } = &self;
         let (field, text) = match (every, at) {
@@ -117,8 +114,8 @@ impl ClientAction for Preview {
 pub fn understand_fields(
     context: &Context,
     schedule: &mut Value,
-    zone: impl FnOnce() -> Result<String, CliError>,
-) -> Result<Option<Value>, CliError> {
+    zone: impl FnOnce() -> Result<String>,
+) -> Result<Option<Value>> {
     let Some(fields) = schedule.as_object_mut() else { return Ok(None) };
     // The server refuses an unknown one.
     let named = fields.get("timezone").and_then(Value::as_str).map(str::to_owned);
@@ -149,12 +146,7 @@ pub fn understand_fields(
 }
 
 /// Asks the server what a text means. The answer is that of a preview.
-pub fn understand(
-    context: &Context,
-    field: &str,
-    text: &str,
-    zone: &str,
-) -> Result<Value, CliError> {
+pub fn understand(context: &Context, field: &str, text: &str, zone: &str) -> Result<Value> {
     let body = json!({"text": text, "timezone": zone, "limit": 1});
     let request = ApiRequest::post("/v1/schedule/preview").json(&body).idempotent();
     let refused = |error| fit_examples(with_caret(error, Some(text)), field, text);
@@ -164,7 +156,7 @@ pub fn understand(
 }
 
 /// Errors: a single run where a schedule repeats, and the other way round.
-fn check_kind(field: &str, text: &str, understood: &Value) -> Result<(), CliError> {
+fn check_kind(field: &str, text: &str, understood: &Value) -> Result {
     match (field, understood["schedule"]["type"] == "once") {
         ("at", false) => Err(usage(format!("--at: {text:?} repeats; use --cron for it"))),
         ("cron" | "every", true) => {
@@ -176,7 +168,7 @@ fn check_kind(field: &str, text: &str, understood: &Value) -> Result<(), CliErro
 }
 
 /// Prints how a text was understood: `Every day at 09:00, Europe/Berlin: 0 9 * * *`.
-pub fn note(context: &Context, understood: &Value) -> Result<(), CliError> {
+pub fn note(context: &Context, understood: &Value) -> Result {
     if context.output.format.is_for_programs() {
         return Ok(());
     }
@@ -213,12 +205,12 @@ fn is_understood_by_api(field: &str, text: &str) -> bool {
 }
 
 /// Prints the runs of a cue. If the command line names a zone, there is the time in that zone too.
-pub fn print_next(call: &Call<'_>, answer: &ApiResponse) -> Result<(), CliError> {
+pub fn print_next(call: &Call<'_>, answer: &ApiResponse) -> Result {
     let columns = if call.context.zone.is_some() { RUNS_IN_TWO_ZONES } else { RUNS };
     print_runs(call.context, answer, columns)
 }
 
-fn print_runs(context: &Context, answer: &ApiResponse, columns: Columns) -> Result<(), CliError> {
+fn print_runs(context: &Context, answer: &ApiResponse, columns: Columns) -> Result {
     let runs = answer.value()?;
     let items = |field: &str| runs[field].as_array().into_iter().flatten();
     let output = &context.output;
@@ -269,7 +261,7 @@ fn local(text: &str) -> String {
 }
 
 /// An instant with an offset, or a date or a local time of the zone.
-fn instant(text: &str, zone: &TimeZone) -> Result<Timestamp, CliError> {
+fn instant(text: &str, zone: &TimeZone) -> Result<Timestamp> {
     if let Ok(at) = text.parse::<Timestamp>() {
         return Ok(at);
     }
@@ -281,11 +273,7 @@ fn instant(text: &str, zone: &TimeZone) -> Result<Timestamp, CliError> {
 }
 
 /// Sends the fields of a cue. A refusal of its expression has a mark below the part that it is about.
-pub fn send_fields(
-    context: &Context,
-    request: ApiRequest,
-    fields: &Value,
-) -> Result<ApiResponse, CliError> {
+pub fn send_fields(context: &Context, request: ApiRequest, fields: &Value) -> Result<ApiResponse> {
     let cron = fields["schedule"]["cron"].as_str();
     context.send(&request.json(fields)).map_err(|error| with_caret(error, cron))
 }

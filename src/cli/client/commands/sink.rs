@@ -4,7 +4,6 @@ use std::fmt;
 use std::future::pending;
 use std::io;
 use std::net::SocketAddr;
-use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -24,7 +23,6 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Builder;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
@@ -32,8 +30,9 @@ use unicode_width::UnicodeWidthStr as _;
 
 use crate::cli::client::command::ClientAction;
 use crate::cli::client::context::{Context, environment};
-use crate::cli::client::live_output::watch_reader;
-use crate::cli::error::{CliError, cannot, failed, usage};
+use crate::cli::client::live_output::{watch_reader, watch_signals};
+use crate::cli::client::words::in_words;
+use crate::cli::error::{CliError, Result, cannot, failed, usage};
 use crate::cli::input;
 use crate::cli::output::table::{Style, fitted, indented, text_of};
 use crate::cli::output::{Format, print_line, print_note, print_part};
@@ -74,14 +73,13 @@ const MAX_LINE: usize = 500;
 /// Columns that the method and the path of a delivery have at least.
 const MIN_PATH: usize = 12;
 
-pub const HELP: &str = "Receive, verify and print deliveries (for testing)
-
-Prints each delivery, verifies its signatures with the secret of your account (or CUED_WEBHOOK_SECRET), and answers by a \
-script. Of 500,timeout,429:5,200 the first attempt fails, the second times out, the third is asked to wait for five seconds, \
-and all others succeed.
-
-With --json each delivery is one line of JSON. Ctrl-C ends it.";
-
+/// Receive, verify and print deliveries (for testing)
+///
+/// Prints each delivery, verifies its signatures with the secret of your account (or CUED_WEBHOOK_SECRET), and
+/// answers by a script. Of 500,timeout,429:5,200 the first attempt fails, the second times out, the third is asked
+/// to wait for five seconds, and all others succeed.
+///
+/// With --json each delivery is one line of JSON. Ctrl-C ends it.
 #[derive(Debug, Args)]
 pub struct Sink {
     /// Address and port to listen on; with port 0 a free one
@@ -90,8 +88,8 @@ pub struct Sink {
 
     /// Responses, one for each delivery; the last one repeats. A step is a status, a status with the seconds of
     /// Retry-After (429:5), or timeout: no response until the sender gives up
-    #[arg(long, value_name = "STEP,…", default_value = "200", value_parser = clap::value_parser!(Script))]
-    script: Script,
+    #[arg(long, value_name = "STEP,…", value_delimiter = ',', default_value = "200", value_parser = step)]
+    script: Vec<Step>,
 
     /// Body of successful responses, such as '{"success": true}'
     #[arg(long, value_name = "TEXT")]
@@ -112,7 +110,7 @@ pub struct Sink {
 }
 
 impl ClientAction for Sink {
-    fn run(self, context: &Context) -> Result<(), CliError> {
+    fn run(self, context: &Context) -> Result {
         if context.is_curl() {
             context.send(&ApiRequest::get("/v1/auth/webhook-secret"))?;
         }
@@ -130,9 +128,10 @@ impl ClientAction for Sink {
             print_note("whoever reaches this address can post to it, not only cued")?;
         }
         let (end, ends) = mpsc::channel(1);
-        let end_of_reader = end.clone();
+        let (by_signal, by_reader) = (end.clone(), end.clone());
         // What was read is answered. One end is enough; a second finds the place taken.
-        watch_reader(move || drop(end_of_reader.try_send(Ok(()))))?;
+        watch_signals(move |_| drop(by_signal.try_send(Ok(()))))?;
+        watch_reader(move || drop(by_reader.try_send(Ok(()))))?;
         let receiver = Arc::new(Receiver {
             context: context.reload()?,
             secrets: Mutex::new(secrets),
@@ -155,7 +154,7 @@ impl ClientAction for Sink {
 }
 
 /// The secret of `--secret`, else of the environment; none if that of the account is wanted.
-fn given_secret(flag: Option<&str>) -> Result<Vec<String>, CliError> {
+fn given_secret(flag: Option<&str>) -> Result<Vec<String>> {
     let variable = environment(SECRET_VARIABLE);
     let given_by = if flag.is_some() { "--secret" } else { SECRET_VARIABLE };
     let Some(text) = flag.or(variable.as_deref()) else { return Ok(Vec::new()) };
@@ -167,7 +166,7 @@ fn given_secret(flag: Option<&str>) -> Result<Vec<String>, CliError> {
 }
 
 /// The secrets of the account. Reads the credentials again, as they may have changed since the start.
-fn account_secrets(context: &Context) -> Result<Vec<String>, CliError> {
+fn account_secrets(context: &Context) -> Result<Vec<String>> {
     let context = context.reload()?;
     if context.target.key.is_none() {
         return Err(ClientError::NotSignedIn.into());
@@ -206,45 +205,25 @@ impl fmt::Display for Step {
     }
 }
 
-/// The answers: one step per delivery; the last one repeats.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Script(Vec<Step>);
-
-impl Script {
-    /// The step of a delivery, counted from 0.
-    fn step(&self, index: u64) -> Step {
-        let index = usize::try_from(index).unwrap_or(usize::MAX);
-        // A script has at least one step.
-        self.0.get(index).or(self.0.last()).copied().unwrap_or(Step::Timeout)
-    }
-}
-
-impl FromStr for Script {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let read = |word: &str| {
-            step(word.trim()).ok_or_else(|| {
-                format!(
-                    "{word:?} is no step; a step is a status from 200 to 599, a status with the seconds of \
-                     Retry-After such as 429:5, or timeout, and a script is steps such as 500,timeout,429:5,200"
-                )
-            })
-        };
-        text.split(',').map(read).collect::<Result<_, _>>().map(Self)
-    }
-}
-
-fn step(word: &str) -> Option<Step> {
-    if word == "timeout" {
-        return Some(Step::Timeout);
-    }
-    let (status, seconds) =
-        word.split_once(':').map_or((word, None), |(status, it)| (status, Some(it)));
-    // A number may begin with a plus sign.
-    let status =
-        status.parse().ok().filter(|status| (200..=599).contains(status) && !word.contains('+'))?;
-    Some(Step::Answer { status, retry_after: seconds.map(str::parse).transpose().ok()? })
+fn step(word: &str) -> Result<Step, String> {
+    let read = || {
+        let word = word.trim();
+        if word == "timeout" {
+            return Some(Step::Timeout);
+        }
+        let (status, seconds) =
+            word.split_once(':').map_or((word, None), |(status, it)| (status, Some(it)));
+        // A number may begin with a plus sign.
+        let status = status.parse().ok().filter(|it| (200..=599).contains(it))?;
+        let retry_after = seconds.map(str::parse).transpose().ok()?;
+        (!word.contains('+')).then_some(Step::Answer { status, retry_after })
+    };
+    read().ok_or_else(|| {
+        format!(
+            "{word:?} is no step; a step is a status from 200 to 599, a status with the seconds of \
+             Retry-After such as 429:5, or timeout, and a script is steps such as 500,timeout,429:5,200"
+        )
+    })
 }
 
 struct Delivery {
@@ -260,7 +239,7 @@ impl Delivery {
     }
 }
 
-type End = Result<(), CliError>;
+type End = Result;
 
 struct Receiver {
     context: Context,
@@ -275,7 +254,7 @@ struct Receiver {
 }
 
 impl Receiver {
-    fn announce_secrets(&self) -> Result<(), CliError> {
+    fn announce_secrets(&self) -> Result {
         let mut secrets = self.secrets.lock();
         let note = if secrets.is_empty() {
             match account_secrets(&self.context) {
@@ -322,7 +301,9 @@ impl Receiver {
         if self.sink.exit_after.is_some_and(|limit| index >= limit) {
             return None;
         }
-        let step = self.sink.script.step(index);
+        // The last step repeats.
+        let (script, place) = (&self.sink.script, usize::try_from(index).unwrap_or(usize::MAX));
+        let step = script.get(place).or(script.last()).copied().unwrap_or(Step::Timeout);
         let end = match print_part(&self.text(delivery, verification, step)) {
             Ok(true) => {
                 self.received.fetch_add(1, Relaxed);
@@ -384,9 +365,10 @@ impl Receiver {
             others.map(|(_, (text, _))| text.width() + 2).sum::<usize>()
         };
         // The status must be seen: the reason is shorter where there is no room, then other parts are left out.
-        for (index, text) in [(5, short_reason(verification)), (4, ""), (3, "")] {
+        let reason = in_words(verification.code().unwrap_or("verified"));
+        for (index, text) in [(5, reason), (4, String::new()), (3, String::new())] {
             if beside_path(&parts) + MIN_PATH.min(parts[1].0.width()) > width {
-                parts[index].0 = text.to_owned();
+                parts[index].0 = text;
             }
         }
         // The path has the room that the others leave.
@@ -436,25 +418,12 @@ impl Receiver {
     }
 }
 
-fn short_reason(verification: Verification) -> &'static str {
-    match verification {
-        Verification::Verified => "verified",
-        Verification::NoSignature => "not signed",
-        Verification::NoSecret => "no secret",
-        Verification::MissingHeader(_) => "header missing",
-        Verification::InvalidTimestamp(_) => "bad timestamp",
-        Verification::WrongSignature(_) => "bad signature",
-        Verification::TooOld { .. } => "too old",
-        Verification::TooNew { .. } => "from the future",
-    }
-}
-
 /// A text from outside as a part of a line.
 fn line(text: &str) -> String {
     printable(&one_line(text, MAX_LINE))
 }
 
-async fn bind(address: SocketAddr) -> Result<(TcpListener, SocketAddr), CliError> {
+async fn bind(address: SocketAddr) -> Result<(TcpListener, SocketAddr)> {
     let failed = |error: io::Error| {
         let way = "give another --listen, such as 127.0.0.1:0 for a free port";
         failed(format!("cannot listen on {address}: {error}; {way}"))
@@ -464,23 +433,18 @@ async fn bind(address: SocketAddr) -> Result<(TcpListener, SocketAddr), CliError
     Ok((listener, address))
 }
 
-/// Receives until a signal, or until the receiver ends it.
+/// Receives until an end arrives.
 async fn serve(
     listener: TcpListener,
     receiver: Arc<Receiver>,
     mut ends: mpsc::Receiver<End>,
 ) -> End {
-    let handle = |kind| signal(kind).map_err(|error| cannot("listen for signals", error));
-    let (mut interrupt, mut terminate) =
-        (handle(SignalKind::interrupt())?, handle(SignalKind::terminate())?);
     let graceful = GracefulShutdown::new();
     let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     let end = loop {
         let accepted = tokio::select! {
             biased;
             end = ends.recv() => break end.unwrap_or(Ok(())),
-            _ = interrupt.recv() => break Ok(()),
-            _ = terminate.recv() => break Ok(()),
             accepted = accept(&listener, &places) => accepted,
         };
         let (stream, place) = match accepted {

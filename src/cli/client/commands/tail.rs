@@ -12,9 +12,9 @@ use crate::cli::client::command::ClientAction;
 use crate::cli::client::context::Context;
 use crate::cli::client::live_output::{end_on_signals, end_with_reader};
 use crate::cli::client::words::{event_of_words, in_words, message_of};
-use crate::cli::error::CliError;
+use crate::cli::error::{CliError, Result};
 use crate::cli::output::table::{
-    Style, Times, duration, fitted, indented, last_line, parse_duration, span, text_of,
+    Style, Times, duration, fitted, indented, last_line, parse_duration, span, status, text_of,
 };
 use crate::cli::output::{Format, Output, SHORT_ID, print_note, print_part, yaml};
 use crate::cli::printable::{printable, printable_lines};
@@ -28,15 +28,14 @@ const MAX_LISTED: u64 = 1_000;
 /// Lines of the body of a response that are shown.
 const MAX_BODY_LINES: usize = 10;
 
-pub const HELP: &str = "Show events of the account as they happen, until Ctrl-C
-
-The line of a run has its id. Times are those of the server. After a lost connection the command goes on without a gap. If \
-the server no longer has some events, for instance after its restart, a line `gap: …` says so. Without --types it shows \
-results of attempts, missed runs, alerts, quotas and the state of the server.
-
-With --json each line is an object with the `id` and the type of the `event`, and its `data`; a gap is the event `reset`. \
-Runs that --since reads from the list have no id.";
-
+/// Show events of the account as they happen, until Ctrl-C
+///
+/// The line of a run has its id. Times are those of the server. After a lost connection the command goes on without
+/// a gap. If the server no longer has some events, for instance after its restart, a line `gap: …` says so. Without
+/// --types it shows results of attempts, missed runs, alerts, quotas and the state of the server.
+///
+/// With --json each line is an object with the `id` and the type of the `event`, and its `data`; a gap is the event
+/// `reset`. Runs that --since reads from the list have no id.
 #[derive(Debug, Args)]
 pub struct Tail {
     /// Only events of this cue, by id or name
@@ -65,18 +64,18 @@ pub struct Tail {
 }
 
 impl ClientAction for Tail {
-    fn run(self, context: &Context) -> Result<(), CliError> {
+    fn run(self, context: &Context) -> Result {
         let cue_id = find_maybe_id(context, self.cue.as_deref())?;
         let selection = Selection::new(&self.types, self.failed);
         let request = request(Some(&selection.words.join(",")), cue_id.as_deref());
         let request = with_tags(request, &self.tags);
         end_on_signals()?;
-        let mut stream = context.open_stream(request, None)?;
+        let mut stream = context.open_stream(request)?;
         end_with_reader()?;
         let mut since = self.since;
-        while let Some(item) = stream.next_item()? {
+        loop {
             let mut events = Vec::new();
-            match item {
+            match stream.next_item()? {
                 StreamItem::Lost(reason) => {
                     print_note(&format!("connection lost ({reason}); connecting again"))?;
                 }
@@ -109,7 +108,6 @@ impl ClientAction for Tail {
                 }
             }
         }
-        Ok(())
     }
 }
 
@@ -123,7 +121,7 @@ fn past(
     cue_id: Option<&str>,
     tags: &[String],
     begin: Timestamp,
-) -> Result<Vec<TailEvent>, CliError> {
+) -> Result<Vec<TailEvent>> {
     let request = ApiRequest::get("/v1/executions").maybe_query("cue_id", cue_id);
     let request = with_tags(request, tags).query("since", begin.to_string());
     let list = fetch(|page| context.fetch(page), &request, "executions", MAX_LISTED)?;
@@ -136,7 +134,7 @@ fn past(
 }
 
 /// The body of the response to a failed attempt.
-fn body(context: &Context, event: &TailEvent) -> Result<Option<String>, CliError> {
+fn body(context: &Context, event: &TailEvent) -> Result<Option<String>> {
     if !event.is_failed_attempt() || event.data["http_status"].is_null() {
         return Ok(None);
     }
@@ -159,7 +157,7 @@ fn body(context: &Context, event: &TailEvent) -> Result<Option<String>, CliError
 }
 
 /// Prints an event in the form of `--output`. Returns false if the reader has closed the pipe.
-fn print(context: &Context, event: &TailEvent) -> Result<bool, CliError> {
+fn print(context: &Context, event: &TailEvent) -> Result<bool> {
     let output = &context.output;
     let text = match output.format {
         Format::Json | Format::Jsonl => format!("{}\n", event.json()),
@@ -195,27 +193,22 @@ fn lines(output: &Output, event: &TailEvent, now: Timestamp) -> String {
     } else {
         (sentence(event, &output.times), Style::Plain)
     };
-    let rest = [detail(event), message(event)].map(|text| (text, Style::Plain));
     let width = output.styles.width.filter(|_| output.is_short());
-    let (time, sign, name) = match width {
+    let sign = (sign.to_owned(), style);
+    let mut parts = match width {
         Some(width) => {
-            let time = format!("{:1$}", output.times.log_time(&at, now), LOG_TIME);
-            (time, sign, padded(&printable(&name), (width / 5).clamp(MIN_NAME, MAX_NAME)))
+            let time = format!("{:1$}", output.times.of_day(&at, now, "%m-%d %H:%M"), LOG_TIME);
+            let name = padded(&printable(&name), (width / 5).clamp(MIN_NAME, MAX_NAME));
+            let run = padded(&output.id(&run), SHORT_ID);
+            vec![(time, Style::Faint), sign, (run, Style::Faint), (name, Style::Plain), words]
         }
-        None => (output.times.instant(&at), sign, name),
+        None => {
+            let time = output.times.instant(&at);
+            vec![(time, Style::Faint), sign, (name, Style::Plain), words, (run, Style::Faint)]
+        }
     };
-    let run = (run, Style::Faint);
-    let begin = vec![(time, Style::Faint), (sign.to_owned(), style)];
-    let parts = match width {
-        Some(_) => [
-            begin,
-            vec![(padded(&output.id(&run.0), SHORT_ID), run.1), (name, Style::Plain), words],
-        ],
-        None => [begin, vec![(name, Style::Plain), words, run]],
-    };
-    let parts = parts.into_iter().flatten().chain(rest);
-    let mut parts: Vec<(String, Style)> =
-        parts.map(|(text, style)| (printable(&text), style)).collect();
+    parts.extend([detail(event), message(event)].map(|text| (text, Style::Plain)));
+    parts.iter_mut().for_each(|(text, _)| *text = printable(text));
     let [before @ .., (quoted, _)] = parts.as_slice() else { return String::new() };
     let used: usize =
         before.iter().filter(|part| !part.0.is_empty()).map(|part| part.0.width() + 2).sum();
@@ -422,8 +415,7 @@ impl TailEvent {
     }
 
     fn is_failed_outcome(&self) -> bool {
-        let failures = ["reported_failure", "verification_failed", "missing"];
-        self.data["outcome_state"].as_str().is_some_and(|state| failures.contains(&state))
+        status(&self.field("outcome_state")).style == Style::Bad
     }
 
     /// A line of JSON. An alert has an id of its own: so the data stays an object in the object.
@@ -474,6 +466,8 @@ impl Selection {
 
 #[cfg(test)]
 mod tests {
+    use jiff::tz::TimeZone;
+
     use super::*;
     use crate::cli::output::table::Styles;
 
@@ -483,7 +477,7 @@ mod tests {
     fn an_event_is_a_line_in_words_with_the_id_of_its_run() {
         let output = |width| {
             let (styles, times) =
-                (Styles { has_colour: false, width }, Times::new(true, None, "tz").unwrap());
+                (Styles { has_colour: false, width }, Times::in_zone(TimeZone::UTC));
             Output { format: Format::Table, styles, times }
         };
         let now = "2030-01-01T13:00:00Z".parse().unwrap();

@@ -10,9 +10,9 @@ use serde_json::Value;
 
 use crate::cli::client::command::ClientAction;
 use crate::cli::client::context::Context;
-use crate::cli::error::{CliError, failed, usage};
+use crate::cli::error::{CliError, Result, failed, usage};
 use crate::cli::input;
-use crate::cli::input::placed::{Node, Place, Placed};
+use crate::cli::input::placed::{Entry, Node, Place, Placed};
 use crate::cli::input::yaml::{YamlFault, read_with_places};
 use crate::cli::nearest::did_you_mean;
 use crate::cli::output::table::parse_duration;
@@ -30,22 +30,23 @@ const BEAT_MILLIS: u64 = 60_000;
 /// Slots at most: each is a thread and a connection.
 const MAX_JOBS: u16 = 256;
 
-pub const HELP: &str = "Start a command for each run of a task
-
-Claims the runs of worker cues whose payload has this task, starts the command for each, and reports its outcome. Needs \
-no open port.
-
-The command gets the payload as JSON on standard input, and CUED_EXECUTION_ID, CUED_CUE_ID, CUED_CUE_NAME, CUED_TASK, \
-CUED_SCHEDULED_FOR, CUED_ATTEMPT, CUED_WORKER_ID, CUED_URL, CUED_PAYLOAD (up to 32 KiB) and CUED_OUTCOME_FILE in its \
-environment; the same with CUEAPI_ in front. Exit code 0 reports success, with the last 4 KiB of standard output as the result; any other code reports failure, with \
-the last 4 KiB of standard error, its last line first. The command may write a JSON object with success, result, error, \
-summary, external_id, result_url, result_ref, result_type, artifacts or metadata to the outcome file.
-
-On SIGTERM or SIGINT the worker claims nothing more, and gives running commands the grace time to end. A second signal ends \
-them at once, a third one kills them.
-
-`kill -9` of the worker leaves running commands behind; under systemd they end with it (examples/cued-work.service).";
-
+/// Start a command for each run of a task
+///
+/// Claims the runs of worker cues whose payload has this task, starts the command for each, and reports its
+/// outcome. Needs no open port.
+///
+/// The command gets the payload as JSON on standard input, and CUED_EXECUTION_ID, CUED_CUE_ID, CUED_CUE_NAME,
+/// CUED_TASK, CUED_SCHEDULED_FOR, CUED_ATTEMPT, CUED_WORKER_ID, CUED_URL, CUED_PAYLOAD (up to 32 KiB) and
+/// CUED_OUTCOME_FILE in its environment; the same with CUEAPI_ in front. Exit code 0 reports success, with the last
+/// 4 KiB of standard output as the result; any other code reports failure, with the last 4 KiB of standard error,
+/// its last line first. The command may write a JSON object with success, result, error, summary, external_id,
+/// result_url, result_ref, result_type, artifacts or metadata to the outcome file.
+///
+/// On SIGTERM or SIGINT the worker claims nothing more, and gives running commands the grace time to end. A second
+/// signal ends them at once, a third one kills them.
+///
+/// `kill -9` of the worker leaves running commands behind; under systemd they end with it
+/// (examples/cued-work.service).
 #[derive(Debug, Args)]
 pub struct Work {
     /// Claim runs whose payload has this task
@@ -104,7 +105,7 @@ pub struct Work {
 }
 
 impl Work {
-    fn tasks(&self) -> Result<Vec<Task>, CliError> {
+    fn tasks(&self) -> Result<Vec<Task>> {
         let Some(file) = &self.file else {
             let task = Task {
                 name: self.task.clone(),
@@ -143,7 +144,7 @@ impl Work {
             .collect()
     }
 
-    fn settings(&self) -> Result<Settings, CliError> {
+    fn settings(&self) -> Result<Settings> {
         let mode = match (self.once, self.drain) {
             (true, _) => Mode::Once,
             (_, true) => Mode::Drain,
@@ -163,7 +164,7 @@ impl Work {
 }
 
 impl ClientAction for Work {
-    fn run(self, context: &Context) -> Result<(), CliError> {
+    fn run(self, context: &Context) -> Result {
         let settings = self.settings()?;
         if context.is_curl() {
             return Err(usage("a worker makes many requests: --curl has no command to show"));
@@ -195,7 +196,7 @@ impl ClientAction for Work {
 }
 
 /// The exit code: what is wrong with the worker before what is wrong with its runs.
-fn result(summary: WorkerSummary, mode: Mode) -> Result<(), CliError> {
+fn result(summary: WorkerSummary, mode: Mode) -> Result {
     let WorkerSummary { runs, failures, unreported, last_reason, error, is_stopped } = summary;
     if let Some(error) = error {
         return Err(error.into());
@@ -247,7 +248,7 @@ const MAX_FILTER: usize = 255;
 const FIELDS: [&str; 4] = ["run", "timeout", "cwd", "env"];
 
 /// Reads the tasks of a file. `timeout` is that of tasks that have none.
-fn read_tasks(path: &Path, timeout: Duration) -> Result<Vec<Task>, CliError> {
+fn read_tasks(path: &Path, timeout: Duration) -> Result<Vec<Task>> {
     let path = path.display().to_string();
     let text = input::text("--file", &format!("@{path}"))?;
     parse(&text, timeout).map_err(|fault| usage(format!("{path}:{fault}")))
@@ -287,18 +288,17 @@ fn parse(text: &str, timeout: Duration) -> Result<Vec<Task>, YamlFault> {
             format!("`tasks` should have 1 to {MAX_TASKS} tasks; it has {count}"),
         ));
     }
-    let task = |name: &str, place: Place, value: &Placed| {
-        let named = |reason: String| format!("tasks.{name}: {reason}");
-        let name =
-            filter(name).map_err(|reason| fault(place, named(format!("the name: {reason}"))))?;
-        parse_task(&name, value, timeout)
-            .map_err(|YamlFault { place, reason }| fault(place, named(reason)))
-    };
-    let tasks: Result<Vec<Task>, _> =
-        tasks.entries().iter().map(|entry| task(&entry.key, entry.place, &entry.value)).collect();
-    let mut tasks = tasks?;
-    tasks.sort_by(|one, other| one.name.cmp(&other.name));
-    Ok(tasks)
+    let mut read = Vec::new();
+    for Entry { key, place, value } in tasks.entries() {
+        let named = |fault: YamlFault| YamlFault {
+            reason: format!("tasks.{key}: {}", fault.reason),
+            ..fault
+        };
+        filter(key).map_err(|reason| named(fault(*place, format!("the name: {reason}"))))?;
+        read.push(parse_task(key, value, timeout).map_err(named)?);
+    }
+    read.sort_by(|one: &Task, other| one.name.cmp(&other.name));
+    Ok(read)
 }
 
 fn parse_task(name: &str, task: &Placed, timeout: Duration) -> Result<Task, YamlFault> {
@@ -344,22 +344,23 @@ fn check_fields(object: &Placed, known: &[&str], owner: &str) -> Result<(), Yaml
 }
 
 fn words_of(run: &Placed) -> Result<Vec<String>, YamlFault> {
-    let rule = "`run` should be a list of the program and its arguments, such as";
+    let mut example = "./report.sh, weekly".to_owned();
     match &run.node {
         Node::List(words) if !words.is_empty() => {
-            let words: Vec<String> =
-                words.iter().map(|value| word(value, "run")).collect::<Result<_, _>>()?;
-            match words.first().is_some_and(|program| !program.is_empty()) {
-                true => Ok(words),
-                false => Err(fault(run.place, format!("{rule} [./report.sh, weekly]"))),
+            let words: Result<Vec<String>, _> =
+                words.iter().map(|value| word(value, "run")).collect();
+            let words = words?;
+            if !words[0].is_empty() {
+                return Ok(words);
             }
         }
         Node::Scalar(Value::String(text)) if is_plain(text) => {
-            let words: Vec<&str> = text.split_whitespace().collect();
-            Err(fault(run.place, format!("{rule} [{}]", words.join(", "))))
+            example = text.split_whitespace().collect::<Vec<_>>().join(", ");
         }
-        _ => Err(fault(run.place, format!("{rule} [./report.sh, weekly]"))),
+        _ => {}
     }
+    let rule = "`run` should be a list of the program and its arguments, such as";
+    Err(fault(run.place, format!("{rule} [{example}]")))
 }
 
 /// Whether its words mean the same in a list of YAML.
@@ -374,20 +375,16 @@ fn variables_of(variables: &Placed) -> Result<Vec<(String, String)>, YamlFault> 
     if !variables.is_object() {
         return Err(fault(variables.place, "`env` is an object of variables, such as {LANG: C}"));
     }
-    let variable = |name: &String, place: Place, value: &Placed| match name.is_empty()
-        || name.contains(['=', '\0'])
-    {
-        true => Err(fault(
-            place,
-            format!("`env`: {name:?} should be the name of a variable, without `=` and NUL"),
-        )),
-        false => Ok((name.clone(), word(value, "env")?)),
-    };
-    let variables =
-        variables.entries().iter().map(|entry| variable(&entry.key, entry.place, &entry.value));
-    let mut variables: Vec<(String, String)> = variables.collect::<Result<_, _>>()?;
-    variables.sort();
-    Ok(variables)
+    let mut read = Vec::new();
+    for Entry { key, place, value } in variables.entries() {
+        if key.is_empty() || key.contains(['=', '\0']) {
+            let rule = "should be the name of a variable, without `=` and NUL";
+            return Err(fault(*place, format!("`env`: {key:?} {rule}")));
+        }
+        read.push((key.clone(), word(value, "env")?));
+    }
+    read.sort();
+    Ok(read)
 }
 
 /// A text, or a number or boolean as written (1.10 is not 1.1).

@@ -86,8 +86,8 @@ fn a_test_call_is_no_attempt_and_the_status_is_never_cut_off() {
         "{run}"
     );
     assert!(test.contains("  test  2 B  not verified"), "{test}");
-    assert!(line("80").0.ends_with("  attempt 2  2 B  bad signature  → 500"), "80 columns");
-    assert!(line("60").0.ends_with("  bad signature  → 500"), "60 columns");
+    assert!(line("80").0.ends_with("  attempt 2  2 B  wrong signature  → 500"), "80 columns");
+    assert!(line("60").0.ends_with("  wrong signature  → 500"), "60 columns");
 }
 
 #[test]

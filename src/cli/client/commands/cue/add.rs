@@ -4,7 +4,7 @@ use clap::Arg;
 use serde_json::{Value, json};
 
 use crate::cli::client::arguments::{
-    FoundCue, ambiguous, choices, items, label_of, named, with_slug,
+    CUES, FoundCue, ambiguous, choices, items, label_of, named, with_slug,
 };
 use crate::cli::client::command::{Call, Part, own, switch};
 use crate::cli::client::commands::cue::change::{
@@ -13,7 +13,7 @@ use crate::cli::client::commands::cue::change::{
 use crate::cli::client::commands::cue::flags::{body, flags, is_for_workers};
 use crate::cli::client::commands::schedule::{send_fields, understand_fields};
 use crate::cli::client::context::Context;
-use crate::cli::error::{CliError, refused, usage};
+use crate::cli::error::{Result, refused, usage};
 use crate::cli::output::table::text_of;
 use crate::cli::output::{print_note, short_id};
 use crate::client::request::ApiRequest;
@@ -61,7 +61,7 @@ fn plain_transport(flag: &str) -> Option<Transport> {
     field.only.map(|(transport, _)| transport)
 }
 
-pub fn add(call: &Call<'_>) -> Result<(), CliError> {
+pub fn add(call: &Call<'_>) -> Result {
     let is_edited = call.is_set("edit");
     if call.is_given("flow-key")
         && !["parallelism", "per-minute"].iter().any(|limit| call.is_given(limit))
@@ -105,7 +105,7 @@ pub fn add(call: &Call<'_>) -> Result<(), CliError> {
 }
 
 /// Changes the cue of the slug, or else the only one of the name, to what the flags say. Returns false if there is none.
-fn update(call: &Call<'_>) -> Result<bool, CliError> {
+fn update(call: &Call<'_>) -> Result<bool> {
     let context = call.context;
     let name = call.text("name").unwrap_or_default();
     let cues = match call.text("slug") {
@@ -131,7 +131,7 @@ fn update(call: &Call<'_>) -> Result<bool, CliError> {
 }
 
 /// The fields that the flags set to another value than the cue has.
-fn patch(call: &Call<'_>, found: &FoundCue, cue: &Value) -> Result<Value, CliError> {
+fn patch(call: &Call<'_>, found: &FoundCue, cue: &Value) -> Result<Value> {
     let wants_worker = is_for_workers(call);
     if wants_worker != (cue["transport"] == "worker") {
         let is = if wants_worker { "calls a URL" } else { "is for workers" };
@@ -200,7 +200,7 @@ fn add_missing(value: &mut Value, defaults: Value) {
 }
 
 /// The schedule as the API takes it: understood, in the zone of the person, and with its type.
-fn complete(context: &Context, body: &mut Value) -> Result<(), CliError> {
+fn complete(context: &Context, body: &mut Value) -> Result {
     let Some(schedule) = body.get_mut("schedule") else { return Ok(()) };
     let zone = context.own_zone();
     if let Some(fields) = schedule.as_object_mut() {
@@ -214,7 +214,7 @@ fn complete(context: &Context, body: &mut Value) -> Result<(), CliError> {
     Ok(())
 }
 
-fn submit(context: &Context, body: &Value, result: &str) -> Result<(), CliError> {
+fn submit(context: &Context, body: &Value, result: &str) -> Result {
     let answer = send_fields(context, ApiRequest::post("/v1/cues").idempotent(), body)?;
     if !context.output.format.is_json() {
         let cue = answer.value()?;
@@ -238,7 +238,7 @@ fn submit(context: &Context, body: &Value, result: &str) -> Result<(), CliError>
 
 /// Says that a failure of the cue reaches nobody: it is mailed, by a server without mail, and there is no channel. A
 /// failure of the lookup does not fail the command.
-fn note_of_silence(context: &Context, added: &Value) -> Result<(), CliError> {
+fn note_of_silence(context: &Context, added: &Value) -> Result {
     let is_only_mailed =
         added["on_failure"]["email"] == true && added["on_failure"]["webhook"].is_null();
     if !is_only_mailed || !context.sends_no_mail() {
@@ -252,14 +252,14 @@ fn note_of_silence(context: &Context, added: &Value) -> Result<(), CliError> {
 }
 
 /// A failure of the lookup does not fail the command: the cue exists already.
-fn warn_of_same_name(context: &Context, added: &Value) -> Result<(), CliError> {
+fn warn_of_same_name(context: &Context, added: &Value) -> Result {
     let name = text_of(added, "name");
     let mut others = named(context, &name).unwrap_or_default();
     others.retain(|cue| cue["id"] != added["id"]);
     let Some(first) = others.last().map(|cue| text_of(cue, "id")) else { return Ok(()) };
     let is_single = others.len() == 1;
     let has = if is_single { "another cue has" } else { "other cues have" };
-    let choices = choices(context, &others);
+    let choices = choices(context, CUES, &others);
     print_note(&format!("warning: {has} the name {name:?}:{choices}"))?;
     if !is_single {
         return Ok(());

@@ -16,7 +16,7 @@ use crate::cli::client::commands::cue::{flags, next_run};
 use crate::cli::client::commands::schedule::{note, send_fields, understand_fields};
 use crate::cli::client::context::{Context, ask, environment};
 use crate::cli::client::refusals::reworded;
-use crate::cli::error::{CliError, cannot, failed, in_quotes, refused, usage};
+use crate::cli::error::{CliError, Result, cannot, failed, in_quotes, refused, usage};
 use crate::cli::input::{self, yaml};
 use crate::cli::output::table::text_of;
 use crate::cli::output::yaml::ordered;
@@ -24,7 +24,7 @@ use crate::cli::output::{Format, print_note};
 use crate::client::request::{ApiRequest, ApiResponse, ClientError, segment};
 use crate::domain::cue_fields::Transport;
 
-pub fn edit(call: &Call<'_>) -> Result<(), CliError> {
+pub fn edit(call: &Call<'_>) -> Result {
     let (context, Some(found)) = (call.context, &call.cue) else { return Ok(()) };
     let cue = fetch(context, found)?;
     let old = editable(&cue);
@@ -53,7 +53,7 @@ pub fn edit(call: &Call<'_>) -> Result<(), CliError> {
 }
 
 /// Sends a change and prints what it changed. A schedule may be in words.
-pub fn send(context: &Context, cue: &FoundCue, patch: &Value) -> Result<(), CliError> {
+pub fn send(context: &Context, cue: &FoundCue, patch: &Value) -> Result {
     let mut patch = patch.clone();
     let understood = match patch.get_mut("schedule") {
         Some(schedule) => understand_fields(context, schedule, || zone_of(context, cue))?,
@@ -69,7 +69,7 @@ pub fn send(context: &Context, cue: &FoundCue, patch: &Value) -> Result<(), CliE
 }
 
 /// Prints a cue that is there as wanted now. `result` may be empty.
-pub fn print_added(context: &Context, answer: &ApiResponse, result: &str) -> Result<(), CliError> {
+pub fn print_added(context: &Context, answer: &ApiResponse, result: &str) -> Result {
     let output = &context.output;
     let (words, change) = match output.format {
         Format::Table | Format::Wide => in_words(context, answer)?,
@@ -91,7 +91,7 @@ pub fn print_added(context: &Context, answer: &ApiResponse, result: &str) -> Res
 
 /// The schedule in words, and what a change of the clocks does to the next run. A failure of the request does not fail the
 /// command: the cue exists already.
-fn in_words(context: &Context, answer: &ApiResponse) -> Result<(String, String), CliError> {
+fn in_words(context: &Context, answer: &ApiResponse) -> Result<(String, String)> {
     let added = answer.value()?;
     let path = format!("/v1/cues/{}/upcoming", segment(&text_of(&added, "id")));
     let request = ApiRequest::get(path).query("limit", "1").query("detail", "true");
@@ -105,11 +105,11 @@ fn in_words(context: &Context, answer: &ApiResponse) -> Result<(String, String),
 }
 
 /// The time zone of the schedule of a cue.
-pub fn zone_of(context: &Context, cue: &FoundCue) -> Result<String, CliError> {
+pub fn zone_of(context: &Context, cue: &FoundCue) -> Result<String> {
     Ok(text_of(&fetch(context, cue)?, "schedule.timezone"))
 }
 
-pub fn fetch(context: &Context, cue: &FoundCue) -> Result<Value, CliError> {
+pub fn fetch(context: &Context, cue: &FoundCue) -> Result<Value> {
     let request = ApiRequest::get(cue.path()).query("execution_limit", "1");
     Ok(context.fetch(&request)?.value()?)
 }
@@ -179,7 +179,7 @@ pub fn is_empty(text: &str) -> bool {
     text.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with('#'))
 }
 
-pub fn read(text: &str) -> Result<Value, CliError> {
+pub fn read(text: &str) -> Result<Value> {
     let fields = yaml::read(text).and_then(|value| match value {
         Value::Object(_) => Ok(value),
         _ => Err("it is no object of fields".to_owned()),
@@ -191,8 +191,8 @@ pub fn read(text: &str) -> Result<Value, CliError> {
 pub fn edit_until_accepted(
     context: &Context,
     text: &str,
-    mut accept: impl FnMut(&str) -> Result<(), CliError>,
-) -> Result<(), CliError> {
+    mut accept: impl FnMut(&str) -> Result,
+) -> Result {
     let editor = match environment("VISUAL").or_else(|| environment("EDITOR")) {
         Some(editor) => editor,
         None if io::stdin().is_terminal() => "vi".to_owned(),
@@ -229,7 +229,7 @@ pub fn edit_until_accepted(
     }
 }
 
-fn run_editor(editor: &str, path: &Path) -> Result<String, CliError> {
+fn run_editor(editor: &str, path: &Path) -> Result<String> {
     // By the shell, because the variable may have arguments: `code --wait`.
     let script = format!("{editor} \"$1\"");
     let status = Command::new("sh").arg("-c").arg(script).arg("sh").arg(path).status();
@@ -289,7 +289,7 @@ fn arguments() -> impl Iterator<Item = (Arg, Part)> {
     [cue(), own(fields)].into_iter().chain(flags)
 }
 
-fn set(call: &Call<'_>) -> Result<(), CliError> {
+fn set(call: &Call<'_>) -> Result {
     let (texts, Some(found)) = (call.texts("fields"), &call.cue) else { return Ok(()) };
     let is_part = ["header", "task", "flow-key", "parallelism", "per-minute"]
         .iter()
@@ -344,7 +344,7 @@ const WHOLE: [(&str, usize); 3] =
     [("payload.", 1), ("callback.headers.", 2), ("callback.flow.", 2)];
 
 /// Adds assignments to the change that flags make.
-fn patch(cue: &Value, flags: Value, assignments: &[&str]) -> Result<Value, CliError> {
+fn patch(cue: &Value, flags: Value, assignments: &[&str]) -> Result<Value> {
     let mut patch = flags;
     for text in assignments {
         let no_value = || usage(format!("{text:?} has no value; an example is name=nightly"));
@@ -381,7 +381,7 @@ fn patch(cue: &Value, flags: Value, assignments: &[&str]) -> Result<Value, CliEr
     Ok(patch)
 }
 
-fn value_of(field: &str, text: &str) -> Result<Value, CliError> {
+fn value_of(field: &str, text: &str) -> Result<Value> {
     if field == "payload" && text != "null" {
         return input::structured(field, text);
     }

@@ -11,7 +11,7 @@ use crate::cli::client::command::{
     Call, Part, flag, number, seconds, server_flag, switch, tag_flag, words,
 };
 use crate::cli::client::commands::schedule::ZONE;
-use crate::cli::error::{CliError, usage};
+use crate::cli::error::{Result, usage};
 use crate::cli::input;
 use crate::cli::output::table::parse_duration;
 use crate::domain::cue_fields::{PLAIN_FIELDS, PlainField, Values};
@@ -122,7 +122,7 @@ pub fn call_flags() -> [Arg; 6] {
 }
 
 /// The fields that the flags set.
-pub fn body(call: &Call<'_>) -> Result<Value, CliError> {
+pub fn body(call: &Call<'_>) -> Result<Value> {
     let mut body = call.fields()?;
     set_headers(call, &mut body)?;
     if let Some(task) = call.text("task") {
@@ -141,7 +141,7 @@ pub fn is_for_workers(call: &Call<'_>) -> bool {
 }
 
 /// A header replaces one of the same name.
-pub fn set_headers(call: &Call<'_>, body: &mut Value) -> Result<(), CliError> {
+pub fn set_headers(call: &Call<'_>, body: &mut Value) -> Result {
     for text in call.texts("header") {
         let (name, value) = header(text)?;
         let headers = &mut body["callback"]["headers"];
@@ -198,7 +198,7 @@ fn on_failure(text: &str) -> Result<Value, String> {
 
 /// The name and the value of a header field; `@FILE` has the value in a file, so that it is not in the list of
 /// processes.
-fn header(text: &str) -> Result<(String, String), CliError> {
+fn header(text: &str) -> Result<(String, String)> {
     let (name, value) = text.split_once(':').ok_or_else(|| {
         usage(format!("--header: {text:?} has no colon; an example is 'X-Source: cued'"))
     })?;

@@ -20,10 +20,8 @@ use crate::cli::client::commands::run::{print_end, result_or_wait, until_ended};
 use crate::cli::client::commands::schedule::{note, print_next, understand};
 use crate::cli::client::context::Context;
 use crate::cli::client::forms::{Columns, Form, Lines, details};
-use crate::cli::error::{CliError, not_found, refused};
-use crate::cli::output::table::{
-    Cell, ColumnRule, Style, header, parse_duration, text_of, whole_span,
-};
+use crate::cli::error::{Result, not_found, refused};
+use crate::cli::output::table::{ColumnRule, header, parse_duration, text_of, whole_span};
 use crate::cli::output::{Format, count, print, print_line, print_note, short_id};
 use crate::cli::printable::printable;
 use crate::cli::width::{MIN_WIDTH, cut};
@@ -62,7 +60,7 @@ const LINES: Lines = &[
     ("description", Form::Text("description")),
     ("tags", Form::List("tags")),
     ("status", Form::Status("status")),
-    ("warning", Form::Cell(|_, cue| Cell::new(text_of(cue, "warning"), Style::Warning))),
+    ("warning", Form::Warning("warning")),
     ("schedule", Form::Shown(schedule)),
     ("catch-up", Form::Text("schedule.catch_up")),
     ("start", Form::Time("schedule.start")),
@@ -144,7 +142,7 @@ pub fn entries() -> Vec<Entry> {
     ]
 }
 
-fn show(call: &Call<'_>, answer: &ApiResponse) -> Result<(), CliError> {
+fn show(call: &Call<'_>, answer: &ApiResponse) -> Result {
     let output = &call.context.output;
     match output.format {
         Format::Yaml => print(&export::document(&answer.value()?)),
@@ -304,7 +302,7 @@ fn latest(context: &Context, cue: &Value) -> String {
 }
 
 /// A cue that will not run by its schedule has no next run: a person reads why.
-fn print_next_runs(call: &Call<'_>, answer: &ApiResponse) -> Result<(), CliError> {
+fn print_next_runs(call: &Call<'_>, answer: &ApiResponse) -> Result {
     let (context, has_runs) = (call.context, answer.value()?["upcoming"] != json!([]));
     let Some(found) =
         call.cue.as_ref().filter(|_| !has_runs && !context.output.format.is_for_programs())
@@ -322,7 +320,7 @@ fn print_next_runs(call: &Call<'_>, answer: &ApiResponse) -> Result<(), CliError
 }
 
 /// Sets the status of cues. `action` is `pause` or `resume`.
-fn change_status(call: &Call<'_>, action: &'static str) -> Result<(), CliError> {
+fn change_status(call: &Call<'_>, action: &'static str) -> Result {
     let (title, done, from, to) = match action {
         "pause" => ("Pause", "paused", "active", "paused"),
         _ => ("Resume", "resumed", "paused", "active"),
@@ -363,7 +361,7 @@ fn change_status(call: &Call<'_>, action: &'static str) -> Result<(), CliError> 
     report(context, done, &answer, &cues)
 }
 
-pub fn delete(call: &Call<'_>) -> Result<(), CliError> {
+pub fn delete(call: &Call<'_>) -> Result {
     let context = call.context;
     let cues = find_all(context, &call.texts("cues"))?;
     if context.asks() {
@@ -380,7 +378,7 @@ pub fn delete(call: &Call<'_>) -> Result<(), CliError> {
     report(context, "deleted", &context.send(&request.idempotent())?, &cues)
 }
 
-pub fn fire(call: &Call<'_>) -> Result<(), CliError> {
+pub fn fire(call: &Call<'_>) -> Result {
     let (context, output) = (call.context, &call.context.output);
     let mut body = call.fields()?;
     let Some(cue) = &call.cue else { return Ok(()) };
@@ -413,7 +411,7 @@ pub fn fire(call: &Call<'_>) -> Result<(), CliError> {
 }
 
 /// The instant of a run, which may be in words. Local times are those of the cue.
-fn send_at(context: &Context, cue: &FoundCue, text: &str) -> Result<String, CliError> {
+fn send_at(context: &Context, cue: &FoundCue, text: &str) -> Result<String> {
     if is_instant(text) {
         return Ok(text.to_owned());
     }
@@ -423,7 +421,7 @@ fn send_at(context: &Context, cue: &FoundCue, text: &str) -> Result<String, CliE
 }
 
 /// The question names each cue and the number of its runs.
-fn question(context: &Context, cues: &[FoundCue]) -> Result<String, CliError> {
+fn question(context: &Context, cues: &[FoundCue]) -> Result<String> {
     let mut described = Vec::new();
     for cue in cues {
         let cue = change::fetch(context, cue)?;
@@ -457,12 +455,7 @@ fn ids(cues: &[FoundCue]) -> Value {
 }
 
 /// Prints a line for each cue; of all cues their number and the refused ones.
-fn report(
-    context: &Context,
-    done: &str,
-    answer: &ApiResponse,
-    cues: &[FoundCue],
-) -> Result<(), CliError> {
+fn report(context: &Context, done: &str, answer: &ApiResponse, cues: &[FoundCue]) -> Result {
     let value = answer.value()?;
     let array = |field: &str| value[field].as_array().into_iter().flatten();
     // A deletion skips the cues that do not exist.

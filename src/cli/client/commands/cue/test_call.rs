@@ -9,10 +9,10 @@ use crate::cli::client::commands::cue::flags::{call_flags, set_headers, with_par
 use crate::cli::client::context::Context;
 use crate::cli::client::forms::{Form, Lines, details};
 use crate::cli::client::words::message_of;
-use crate::cli::error::{CliError, refused, usage};
+use crate::cli::error::{CliError, Result, refused, usage};
 use crate::cli::output::print;
 use crate::cli::output::table::{Cell, details as as_text, headers, text_of};
-use crate::cli::printable::printable_lines;
+use crate::cli::printable::printable_text;
 use crate::client::request::ApiRequest;
 
 const HELP: &str = "Call the URL of a cue at once, or any URL, and show the response\n\nThe call is signed as a run is, \
@@ -41,7 +41,7 @@ pub fn test_entry() -> Entry {
     row("test", HELP).args([own(cue)].into_iter().chain(call_flags().map(with_part))).code(test)
 }
 
-fn test(call: &Call<'_>) -> Result<(), CliError> {
+fn test(call: &Call<'_>) -> Result {
     let (context, output) = (call.context, &call.context.output);
     let request = ApiRequest::post("/v1/callbacks/test").json(body(call)?);
     let answer = context.send(&request)?;
@@ -62,7 +62,7 @@ fn test(call: &Call<'_>) -> Result<(), CliError> {
 }
 
 /// The callback of the cue, or of the URL, with what the flags change.
-fn body(call: &Call<'_>) -> Result<Value, CliError> {
+fn body(call: &Call<'_>) -> Result<Value> {
     let mut body = match call.text("cue") {
         None if !call.is_given("url") => return Err(usage("name a cue, or add --url URL")),
         None => json!({}),
@@ -86,8 +86,7 @@ fn shown(context: &Context, result: &Value) -> String {
     if context.output.is_wide() {
         lines.extend(details(WIDE_LINES, context, result));
     }
-    let body: String =
-        printable_lines(&text_of(result, "response_body")).map(|line| line + "\n").collect();
+    let body = printable_text(&text_of(result, "response_body"));
     let gap = if body.is_empty() { "" } else { "\n" };
     let cut = if result["response_truncated"] == true { "(the rest is not shown)\n" } else { "" };
     format!("{}{gap}{body}{cut}", as_text(&lines, &context.output.styles))

@@ -12,15 +12,9 @@ use serde_json::{Value, json};
 use crate::cli::client::command::ClientAction;
 use crate::cli::client::commands::mcp::tools::{Tool, tools};
 use crate::cli::client::context::Context;
-use crate::cli::error::{CliError, cannot, usage};
+use crate::cli::error::{Result, cannot, usage};
 use crate::cli::output::{print_note, print_part};
 use crate::system::locks::{Condvar, Mutex};
-
-pub const HELP: &str = "Let AI agents schedule their own work (Model Context Protocol)
-
-An MCP client starts this command and speaks with it on standard input and output. Its tools create, list, change, fire and \
-delete cues, read runs and why they failed, claim runs and report their outcomes. The server and the key are those of the \
-other commands: they are no part of the conversation. The values of headers are hidden.";
 
 /// Bytes of a message: more than the largest body of the API, with its escapes.
 const MAX_MESSAGE: usize = 4 << 20;
@@ -47,6 +41,12 @@ const METHOD_NOT_FOUND: i32 = -32_601;
 const INVALID_PARAMS: i32 = -32_602;
 const UNSUPPORTED_VERSION: i32 = -32_022;
 
+/// Let AI agents schedule their own work (Model Context Protocol)
+///
+/// An MCP client starts this command and speaks with it on standard input and output. Its tools create, list,
+/// change, fire and delete cues, read runs and why they failed, claim runs and report their outcomes. The server
+/// and the key are those of the other commands: they are no part of the conversation. The values of headers are
+/// hidden.
 #[derive(Debug, Args)]
 pub struct Mcp {
     /// Offer only the tools that change nothing
@@ -55,7 +55,7 @@ pub struct Mcp {
 }
 
 impl ClientAction for Mcp {
-    fn run(self, context: &Context) -> Result<(), CliError> {
+    fn run(self, context: &Context) -> Result {
         if context.is_curl() {
             return Err(usage("an agent makes many requests: --curl has no command to show"));
         }
@@ -112,7 +112,7 @@ struct State {
     /// The ids of the calls that run, and whether the client has cancelled them.
     calls: Vec<(Value, bool)>,
     /// Nothing more is read: the client has closed its end, or it cannot be written to.
-    end: Option<Result<(), CliError>>,
+    end: Option<Result>,
 }
 
 /// An error of the protocol. Errors of tools are results, which the model reads.
@@ -143,8 +143,8 @@ impl RpcError {
 
 impl McpServer<'_> {
     /// Responds to all messages. Each call of a tool has a thread, so that no other message waits for it.
-    fn serve(&self, input: &mut impl BufRead) -> Result<(), CliError> {
-        thread::scope(|scope| -> Result<(), CliError> {
+    fn serve(&self, input: &mut impl BufRead) -> Result {
+        thread::scope(|scope| -> Result {
             while self.state.lock().end.is_none() {
                 let line =
                     next_line(input).map_err(|error| cannot("read standard input", error))?;

@@ -2,12 +2,11 @@
 
 use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value, json};
-use url::form_urlencoded::Serializer;
 
 use crate::cli::client::context::Context;
 use crate::cli::client::refusals::reworded;
 use crate::cli::docs::help_of_error;
-use crate::cli::error::{CliError, usage};
+use crate::cli::error::{CliError, Result, usage};
 use crate::cli::nearest::did_you_mean;
 use crate::client::request::{ApiRequest, ClientError, segment};
 use crate::http::api::operations;
@@ -208,7 +207,7 @@ impl Tool {
         }
     }
 
-    fn fetch(&self, context: &Context, arguments: &Value) -> Result<Value, CliError> {
+    fn fetch(&self, context: &Context, arguments: &Value) -> Result<Value> {
         let request = self.request(arguments)?;
         // A login or logout counts from the next call on.
         let context = context.reload()?;
@@ -222,11 +221,10 @@ impl Tool {
         Ok(content)
     }
 
-    fn request(&self, arguments: &Value) -> Result<ApiRequest, CliError> {
+    fn request(&self, arguments: &Value) -> Result<ApiRequest> {
         let known = &self.definition["inputSchema"]["properties"];
         let known = || known.as_object().into_iter().flatten().map(|(name, _)| name.as_str());
-        let (mut query, mut headers, mut body) =
-            (Serializer::new(String::new()), Vec::new(), Map::new());
+        let (mut request, mut body) = (ApiRequest::new(self.method, ""), Map::new());
         for (name, value) in arguments.as_object().into_iter().flatten() {
             if !known().any(|known| known == name) {
                 let all = || known().collect::<Vec<_>>().join(", ");
@@ -234,15 +232,13 @@ impl Tool {
                 return Err(usage(format!("there is no argument {name:?}; {advice}")));
             }
             if self.query.contains(name) {
-                for value in value.as_array().map_or(std::slice::from_ref(value), Vec::as_slice) {
-                    match value {
-                        Value::Null => {}
-                        Value::String(text) => drop(query.append_pair(name, text)),
-                        other => drop(query.append_pair(name, &other.to_string())),
-                    }
+                let values = value.as_array().map_or(std::slice::from_ref(value), Vec::as_slice);
+                for value in values.iter().filter(|value| !value.is_null()) {
+                    let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+                    request = request.query(name.clone(), text);
                 }
             } else if self.headers.contains(name) {
-                headers.push((name, text(arguments, name)?));
+                request = request.header(name.clone(), text(arguments, name)?);
             } else if !self.path.contains(&format!("{{{name}}}")) {
                 body.insert(name.clone(), value.clone());
             }
@@ -253,24 +249,19 @@ impl Tool {
                 "callback.headers: {HIDDEN} is no value; leave headers out to keep them, or give each in full"
             )));
         }
-        let (path, query) = (fill_path(&self.path, arguments)?, query.finish());
-        let target = if query.is_empty() { path } else { format!("{path}?{query}") };
-        let mut request = ApiRequest::new(self.method, target);
-        for (name, value) in headers {
-            request = request.header(name.clone(), value);
-        }
+        request.path = fill_path(&self.path, arguments)?;
         Ok(if self.has_body { request.json(Value::Object(body)) } else { request })
     }
 }
 
 /// An argument that must be a text.
-fn text<'a>(arguments: &'a Value, name: &str) -> Result<&'a str, CliError> {
+fn text<'a>(arguments: &'a Value, name: &str) -> Result<&'a str> {
     let value = arguments[name].as_str().filter(|value| !value.is_empty());
     value.ok_or_else(|| usage(format!("{name} is missing: it must be a text")))
 }
 
 /// The path with the arguments that its braces name.
-fn fill_path(path: &str, arguments: &Value) -> Result<String, CliError> {
+fn fill_path(path: &str, arguments: &Value) -> Result<String> {
     let (mut filled, mut rest) = (String::new(), path);
     while let Some((before, (name, after))) =
         rest.split_once('{').and_then(|(before, it)| Some((before, it.split_once('}')?)))

@@ -17,13 +17,12 @@ use crate::cli::client::context::Context;
 use crate::cli::client::forms::{Columns, Form, Lines, details, table};
 use crate::cli::client::live_output::end_on_signals;
 use crate::cli::client::words::{in_words, message_of};
-use crate::cli::error::{CliError, failed};
+use crate::cli::error::{CliError, Result, failed};
 use crate::cli::output::table::{
     Cell, ColumnRule, Style, headers, last_line, parse_duration, status, text_of,
 };
 use crate::cli::output::{List, print, print_note};
-use crate::cli::printable::{printable, printable_lines};
-use crate::client::event_stream::{EventStream, StreamItem, request};
+use crate::cli::printable::{printable, printable_text};
 use crate::client::request::{ApiRequest, ApiResponse, segment};
 use crate::domain::execution::CANCELLED;
 
@@ -172,18 +171,14 @@ fn replay_arguments() -> [(Arg, Part); 8] {
 fn started(context: &Context, attempt: &Value) -> String {
     let (output, at) = (&context.output, text_of(attempt, "started_at"));
     if output.is_short() {
-        output.times.short(&at, context.client.server_time())
+        output.times.of_day(&at, context.client.server_time(), "%m-%d %H:%M:%S")
     } else {
         output.times.instant(&at)
     }
 }
 
 fn attempt_result(attempt: &Value) -> Cell {
-    match attempt["result"].as_str() {
-        None => "running".into(),
-        Some(word @ ("claim_lost" | "cut")) => Cell::new(word, Style::Warning),
-        Some(word) => status(word),
-    }
+    attempt["result"].as_str().map_or_else(|| "running".into(), status)
 }
 
 /// The result of a run, or what it waits for.
@@ -216,7 +211,7 @@ fn result_of(object: &Value) -> String {
     last_line(&text.unwrap_or_default())
 }
 
-fn verify(call: &Call<'_>) -> Result<(), CliError> {
+fn verify(call: &Call<'_>) -> Result {
     let id = call.place("run");
     let request = if call.is_set("reopen") {
         ApiRequest::post(format!("/v1/executions/{id}/verification-pending"))
@@ -226,17 +221,10 @@ fn verify(call: &Call<'_>) -> Result<(), CliError> {
         ApiRequest::post(format!("/v1/executions/{id}/verify")).json(body)
     };
     let answer = call.context.send(&request)?;
-    let sentence = |verdict: &Value| {
-        format!(
-            "run {}: {}",
-            call.context.output.id(id),
-            in_words(&text_of(verdict, "outcome_state"))
-        )
-    };
-    call.context.output.done(&answer, "execution_id", sentence)
+    call.say(&answer, "execution_id", "run {run}: {outcome_state:words}")
 }
 
-fn print_attempts(call: &Call<'_>, answer: &ApiResponse) -> Result<(), CliError> {
+fn print_attempts(call: &Call<'_>, answer: &ApiResponse) -> Result {
     let (context, list) = (call.context, List::from_response(answer, "attempts")?);
     context.output.list(&list, "attempt", |attempts| table(ATTEMPTS, context, attempts))?;
     if !call.is_set("body") || context.output.format.is_for_programs() {
@@ -244,8 +232,10 @@ fn print_attempts(call: &Call<'_>, answer: &ApiResponse) -> Result<(), CliError>
     }
     let mut text = String::new();
     for attempt in list.items {
-        let (headers, body) =
-            (lines_of(&headers(&attempt["response_headers"])), text_of(&attempt, "response_body"));
+        let (headers, body) = (
+            printable_text(&headers(&attempt["response_headers"])),
+            text_of(&attempt, "response_body"),
+        );
         if headers.is_empty() && body.is_empty() {
             continue;
         }
@@ -258,38 +248,33 @@ fn print_attempts(call: &Call<'_>, answer: &ApiResponse) -> Result<(), CliError>
         let gap = if headers.is_empty() || body.is_empty() { "" } else { "\n" };
         let cut =
             if attempt["response_truncated"] == true { "(the rest is not kept)\n" } else { "" };
-        text.push_str(&format!("\n{title}\n{headers}{gap}{}{cut}", lines_of(&body)));
+        text.push_str(&format!("\n{title}\n{headers}{gap}{}{cut}", printable_text(&body)));
     }
     print(&text)
 }
 
 /// Prints a request in the form of HTTP.
-fn print_request(call: &Call<'_>, answer: &ApiResponse) -> Result<(), CliError> {
+fn print_request(call: &Call<'_>, answer: &ApiResponse) -> Result {
     let output = &call.context.output;
     if output.format.is_for_programs() {
         return output.object(answer, "url", |_| Vec::new());
     }
     let sent = answer.value()?;
-    let first = lines_of(&format!("{} {}", text_of(&sent, "method"), text_of(&sent, "url")));
+    let first = printable_text(&format!("{} {}", text_of(&sent, "method"), text_of(&sent, "url")));
     let first = output.styles.paint(first.trim_end(), Style::Title);
     let body =
-        sent["body"].as_str().map(|body| format!("\n{}", lines_of(body))).unwrap_or_default();
-    print(&format!("{first}\n{}{body}", lines_of(&headers(&sent["headers"]))))?;
+        sent["body"].as_str().map(|body| format!("\n{}", printable_text(body))).unwrap_or_default();
+    print(&format!("{first}\n{}{body}", printable_text(&headers(&sent["headers"]))))?;
     match text_of(&sent, "why") {
         why if why.is_empty() => Ok(()),
-        why => print_note(&format!("{}.", lines_of(&why).trim_end())),
+        why => print_note(&format!("{}.", printable_text(&why).trim_end())),
     }
 }
 
-fn lines_of(text: &str) -> String {
-    printable_lines(text).map(|line| line + "\n").collect()
-}
-
-/// The events after which a run may have ended, or be gone.
-const END_TYPES: &str = "execution.succeeded,execution.failed,execution.cancelled,cue.deleted";
-
-/// The pause between two reads of a run where the server has no stream for it: an account has few of them.
-const READ_INTERVAL: Duration = Duration::from_secs(5);
+/// Pauses between two reads of a run that is waited for: a quarter of the time so far, so that a short run ends the command
+/// at once, and a long one makes few requests.
+const MIN_PAUSE: Duration = Duration::from_millis(100);
+const MAX_PAUSE: Duration = Duration::from_secs(5);
 
 const LINES: Lines = &[
     ("id", Form::Id("id")),
@@ -301,7 +286,7 @@ const LINES: Lines = &[
     ("took", Form::Millis("duration_ms")),
 ];
 
-pub fn wait(call: &Call<'_>) -> Result<(), CliError> {
+pub fn wait(call: &Call<'_>) -> Result {
     let context = call.context;
     let mut answer = context.send(&run_request(call.place("run")))?;
     let run = answer.value()?;
@@ -318,15 +303,11 @@ pub fn until_ended(
     run: &Value,
     id: &str,
     timeout: Option<&SignedDuration>,
-) -> Result<ApiResponse, CliError> {
+) -> Result<ApiResponse> {
     end_on_signals()?;
-    let (id, cue_id) = (text_of(run, id), text_of(run, "cue_id"));
-    let clock = context.client.clock();
-    let deadline = timeout.map(|timeout| clock.monotonic().saturating_add(timeout.unsigned_abs()));
-    let mut stream = match context.open_stream(request(Some(END_TYPES), Some(&cue_id)), deadline) {
-        Err(error) if error.code() == "too_many_streams" => None,
-        stream => Some(stream?),
-    };
+    let (id, clock) = (text_of(run, id), context.client.clock());
+    let begin = clock.monotonic();
+    let end = timeout.map_or(Duration::MAX, |span| begin.saturating_add(span.unsigned_abs()));
     loop {
         match context.fetch(&run_request(&id)) {
             Ok(answer) if has_ended(&answer.value()?) => return Ok(answer),
@@ -335,51 +316,18 @@ pub fn until_ended(
             Err(CliError::Client(error)) if error.is_transient() => {}
             Err(error) => return Err(error),
         }
-        let may_go_on = match &mut stream {
-            Some(stream) => next_end(stream, &id)?,
-            None => {
-                let left =
-                    deadline.map_or(READ_INTERVAL, |at| at.saturating_sub(clock.monotonic()));
-                context.client.pause(left.min(READ_INTERVAL));
-                !left.is_zero()
-            }
-        };
-        if !may_go_on {
+        let now = clock.monotonic();
+        if now >= end {
             let id = context.output.id(&id);
             return Err(failed(format!("stopped waiting; the run continues: cued run wait {id}")));
         }
+        let pause = ((now - begin) / 4).clamp(MIN_PAUSE, MAX_PAUSE);
+        context.client.pause(pause.min(end - now));
     }
-}
-
-/// Waits until the run may have ended. Returns whether that was before the deadline of the stream.
-fn next_end(stream: &mut EventStream<'_>, id: &str) -> Result<bool, CliError> {
-    while let Some(item) = stream.next_item()? {
-        match item {
-            // Without a position after a lost connection, its events are lost too.
-            StreamItem::Hello { .. } => return Ok(true),
-            StreamItem::Lost(reason) => {
-                print_note(&format!("connection lost ({reason}); connecting again"))?;
-            }
-            // A burst stands for events of any run, as a reset does.
-            StreamItem::Event(event)
-                if matches!(&*event.event, "burst" | "cue.deleted" | "reset") =>
-            {
-                return Ok(true);
-            }
-            StreamItem::Event(event) => {
-                if serde_json::from_str::<Value>(&event.data)
-                    .is_ok_and(|data| data["execution_id"] == *id)
-                {
-                    return Ok(true);
-                }
-            }
-        }
-    }
-    Ok(false)
 }
 
 /// Errors: [`CliError::WaitedFailed`] if it has failed.
-pub fn print_end(context: &Context, answer: &ApiResponse) -> Result<(), CliError> {
+pub fn print_end(context: &Context, answer: &ApiResponse) -> Result {
     let run = answer.value()?;
     context.output.object(answer, "id", |run| details(LINES, context, run))?;
     if run["status"] == "success" {

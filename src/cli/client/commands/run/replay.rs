@@ -11,7 +11,7 @@ use crate::cli::client::arguments::find_run;
 use crate::cli::client::command::Call;
 use crate::cli::client::context::Context;
 use crate::cli::client::live_output::Interrupt;
-use crate::cli::error::{CliError, not_found, refused};
+use crate::cli::error::{CliError, Result, not_found, refused};
 use crate::cli::output::table::text_of;
 use crate::cli::output::{Format, count, print, print_line, print_note, yaml};
 use crate::cli::progress::Bar;
@@ -28,7 +28,7 @@ const MILLISECOND: SignedDuration = SignedDuration::from_millis(1);
 /// Skipped runs that are named; all of them are in the JSON.
 const MAX_NAMED: usize = 20;
 
-pub fn replay(call: &Call<'_>) -> Result<(), CliError> {
+pub fn replay(call: &Call<'_>) -> Result {
     let context = call.context;
     if call.is_set("failed") {
         return replay_failed(call);
@@ -48,11 +48,11 @@ pub fn replay(call: &Call<'_>) -> Result<(), CliError> {
     output.done(&answer, "id", sentence)
 }
 
-fn replay_failed(call: &Call<'_>) -> Result<(), CliError> {
+fn replay_failed(call: &Call<'_>) -> Result {
     let context = call.context;
     let mut filter = call.fields()?;
     for (field, value) in call.query()? {
-        filter[field] = value.into();
+        filter[&*field] = value.into();
     }
     let ids = find(context, filter.clone())?;
     let runs = count(ids.len() as u64, "failed run");
@@ -87,7 +87,7 @@ fn replay_failed(call: &Call<'_>) -> Result<(), CliError> {
 }
 
 /// The ids of the failed runs, oldest first. The server names some of them at a time.
-fn find(context: &Context, mut filter: Value) -> Result<Vec<String>, CliError> {
+fn find(context: &Context, mut filter: Value) -> Result<Vec<String>> {
     let (mut ids, mut seen) = (Vec::new(), BTreeSet::new());
     loop {
         let body = json!({"filter": filter, "dry_run": true});
@@ -126,7 +126,7 @@ fn replay_parts(
     ids: &[String],
     noun: &str,
     rest: impl Fn(&[String]) -> String,
-) -> Result<(), CliError> {
+) -> Result {
     let interrupt = Interrupt::listen()?;
     let (mut bar, mut all, mut left) = (Bar::new("replay"), Value::Null, ids);
     let mut result = Ok(());
@@ -197,7 +197,7 @@ fn add(all: &mut Value, answer: Value) {
     }
 }
 
-fn print_result(context: &Context, result: &Value, sentence: &str) -> Result<(), CliError> {
+fn print_result(context: &Context, result: &Value, sentence: &str) -> Result {
     match context.output.format {
         Format::Json | Format::Jsonl => print_line(&result.to_string()),
         Format::Yaml => print(&yaml::ordered(result, &[])),

@@ -7,8 +7,10 @@ use crate::cli::client::commands::run::{result_of, wait_of};
 use crate::cli::client::context::Context;
 use crate::cli::client::forms::{Form, Lines, details};
 use crate::cli::client::words::{in_words, message_of};
-use crate::cli::error::CliError;
-use crate::cli::output::table::{Cell, Style, Times, details as as_text, duration, text_of};
+use crate::cli::error::Result;
+use crate::cli::output::table::{
+    Cell, Style, Times, details as as_text, duration, status, text_of,
+};
 use crate::cli::output::{count, print};
 use crate::cli::width::cut;
 use crate::client::request::{ApiRequest, ApiResponse, segment};
@@ -31,7 +33,7 @@ const LINES: Lines = &[
     ("took", Form::Millis("duration_ms")),
     ("next attempt", Form::Time("next_retry")),
     ("gives up at", Form::Time("expires_at")),
-    ("claimed by", Form::Shown(claim)),
+    ("claimed by", Form::Template("{claimed_by_worker}, since {claimed_at:at}")),
     ("lease until", Form::Time("lease_expires_at")),
     ("HTTP status", Form::Text("http_status")),
     ("cause", Form::Words("cause")),
@@ -59,7 +61,7 @@ const LINES: Lines = &[
     ("updated", Form::Time("updated_at")),
 ];
 
-pub fn print_run(call: &Call<'_>, answer: &ApiResponse) -> Result<(), CliError> {
+pub fn print_run(call: &Call<'_>, answer: &ApiResponse) -> Result {
     let output = &call.context.output;
     if output.format.is_for_programs() {
         return output.object(answer, "id", |_| Vec::new());
@@ -74,7 +76,7 @@ pub fn print_run(call: &Call<'_>, answer: &ApiResponse) -> Result<(), CliError> 
 }
 
 /// A run does not say how it reaches its handler; its cue does. The cue may be deleted.
-fn transport_of(context: &Context, cue: &str) -> Result<Value, CliError> {
+fn transport_of(context: &Context, cue: &str) -> Result<Value> {
     let request =
         ApiRequest::get(format!("/v1/cues/{}", segment(cue))).query("execution_limit", "1");
     match context.fetch(&request) {
@@ -94,24 +96,9 @@ fn why_cell(context: &Context, run: &Value) -> Cell {
     Cell::new(failure_reason(run, &context.output.times), style)
 }
 
-fn claim(context: &Context, run: &Value) -> String {
-    match (run["claimed_by_worker"].as_str(), run["claimed_at"].as_str()) {
-        (Some(worker), Some(at)) => {
-            format!("{worker}, since {}", context.output.times.instant(at))
-        }
-        _ => String::new(),
-    }
-}
-
 fn outcome(_: &Context, run: &Value) -> Cell {
     let state = text_of(run, "outcome_state");
-    let style = match state.as_str() {
-        "reported_success" | "verified_success" => Style::Good,
-        "reported_failure" | "verification_failed" | "missing" => Style::Bad,
-        "verification_pending" => Style::Warning,
-        _ => Style::Plain,
-    };
-    Cell::new(in_words(&state), style)
+    Cell::new(in_words(&state), status(&state).style)
 }
 
 /// An error of up to 2,000 characters is that of the run, and shown above.
@@ -138,6 +125,7 @@ fn failure_reason(run: &Value, times: &Times) -> String {
     let result = if run["http_status"].is_null() { reason_of(run) } else { result_of(run) };
     let worker = text_of(run, "claimed_by_worker");
     let wait = wait_of(run);
+    let at = |field: &str| times.instant(&text_of(run, field));
     match run["status"].as_str() {
         Some("pending") if !wait.is_empty() => format!("it {wait}"),
         Some("pending") if run["transport"] != "worker" => {
@@ -157,17 +145,14 @@ fn failure_reason(run: &Value, times: &Times) -> String {
             format!("attempt {attempts} failed ({result}); the next one {wait}")
         }
         Some("retrying") => {
-            let next = times.instant(&text_of(run, "next_retry"));
-            format!("attempt {attempts} failed ({result}); the next one is at {next}")
+            format!("attempt {attempts} failed ({result}); the next one is at {}", at("next_retry"))
         }
         Some("failed") if run["error_message"] == CANCELLED && run["outcome_state"].is_null() => {
             "it was cancelled".to_owned()
         }
         Some("failed") if run["outcome"]["success"] == false => {
-            format!(
-                "{} reported a failure",
-                if worker.is_empty() { "its handler" } else { &worker }
-            )
+            let who = if worker.is_empty() { "its handler" } else { &worker };
+            format!("{who} reported a failure")
         }
         Some("failed") if run["cause"] == "expired" => {
             format!("it reached its maximum age after {}", count(attempts, "attempt"))
@@ -187,10 +172,7 @@ fn failure_reason(run: &Value, times: &Times) -> String {
             "it was delivered, but nobody reported its result in time".to_owned()
         }
         Some("success") if !run["outcome_due_at"].is_null() => {
-            format!(
-                "delivered; no result yet, due at {}",
-                times.instant(&text_of(run, "outcome_due_at"))
-            )
+            format!("delivered; no result yet, due at {}", at("outcome_due_at"))
         }
         _ => String::new(),
     }
@@ -220,6 +202,7 @@ fn reason_of(run: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
+    use jiff::tz::TimeZone;
     use serde_json::json;
 
     use super::*;
@@ -273,7 +256,7 @@ mod tests {
                 "it reached its maximum age after 2 attempts",
             ),
         ] {
-            assert_eq!(failure_reason(&run, &Times::new(true, None, "tz").unwrap()), expected);
+            assert_eq!(failure_reason(&run, &Times::in_zone(TimeZone::UTC)), expected);
         }
     }
 }

@@ -8,50 +8,23 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread;
 use std::time::Duration;
 
-use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 use url::Url;
 
 use crate::cli::client::commands::sign_in::open;
 use crate::cli::client::context::{Context, ask, can_ask, nothing_entered, prompt};
-use crate::cli::error::{CliError, bad_email, failed};
+use crate::cli::error::{CliError, Result, bad_email, failed};
 use crate::cli::output::print_note;
 use crate::cli::output::table::text_of;
 use crate::client::request::ApiRequest;
 use crate::domain::account::credentials::Email;
 
-/// The part of `GET /v1/info` that is about signing in.
-#[derive(Deserialize)]
-struct ServerInfo {
-    registration: String,
-    mail: String,
-    #[serde(default)]
-    sign_in: Vec<String>,
-    /// The addresses of the accounts; a development server names them to its own machine.
-    #[serde(default)]
-    accounts: Vec<String>,
-}
-
-#[derive(Deserialize)]
-struct StartedLogin {
-    device_code: String,
-    user_code: String,
-    verification_url: String,
-    expires_in: u64,
-    interval: u64,
-}
-
-#[derive(Deserialize)]
-struct PollResponse {
-    status: String,
-    api_key: Option<String>,
-}
-
 /// A login that is not confirmed yet.
 struct PendingLogin<'a> {
     context: &'a Context,
-    server: &'a ServerInfo,
-    login: StartedLogin,
+    /// What the server says of itself, and of the login.
+    server: &'a Value,
+    login: Value,
     /// The person has given an address, here or on the page.
     is_mailed: bool,
     /// The server did not answer the last poll.
@@ -59,15 +32,18 @@ struct PendingLogin<'a> {
 }
 
 /// Signs in by email. Asks for a missing `email` at a terminal.
-pub fn sign_in(context: &Context, email: Option<&str>, may_open: bool) -> Result<String, CliError> {
-    let server: ServerInfo = context.fetch(&ApiRequest::get("/v1/info").anonymous())?.read()?;
-    let is_first = |email: &str| server.accounts.first().is_some_and(|first| is_same(first, email));
-    if email.is_none_or(is_first) && server.sign_in.iter().any(|way| way == "dev") {
+pub fn sign_in(context: &Context, email: Option<&str>, may_open: bool) -> Result<String> {
+    let server = context.fetch(&ApiRequest::get("/v1/info").anonymous())?.value()?;
+    let list = |name: &str| server[name].as_array().into_iter().flatten().filter_map(Value::as_str);
+    // A development server names the addresses of its accounts to its own machine.
+    let accounts: Vec<&str> = list("accounts").collect();
+    let is_first = |email: &str| accounts.first().is_some_and(|first| is_same(first, email));
+    if email.is_none_or(is_first) && list("sign_in").any(|way| way == "dev") {
         return sign_in_dev(context);
     }
     let email = match email {
         Some(email) => Some(email.to_owned()),
-        None if server.mail == "log" && can_ask() => {
+        None if server["mail"] == "log" && can_ask() => {
             Some(ask("Email address: ")?.ok_or_else(nothing_entered)?)
         }
         None => None,
@@ -76,15 +52,15 @@ pub fn sign_in(context: &Context, email: Option<&str>, may_open: bool) -> Result
     if let Some(email) = &email {
         Email::parse(email).map_err(|error| bad_email(email, error))?;
     }
-    let admits = server.mail == "log" && server.registration != "closed";
+    let admits = server["mail"] == "log" && server["registration"] != "closed";
     if admits && let Some(email) = &email {
-        confirm_another(context, &server.accounts, email)?;
+        confirm_another(context, &accounts, email)?;
         if let Some(key) = register(context, email)? {
             return Ok(key);
         }
     }
     let answer = context.send(&ApiRequest::post("/v1/auth/device-code").anonymous())?;
-    let login = answer.read()?;
+    let login = answer.value()?;
     let mut pending =
         PendingLogin { context, server: &server, login, is_mailed: false, is_lost: false };
     match &email {
@@ -95,7 +71,7 @@ pub fn sign_in(context: &Context, email: Option<&str>, may_open: bool) -> Result
 }
 
 /// Makes a key of the account that the page of a development server enters, by a session that ends at once.
-fn sign_in_dev(context: &Context) -> Result<String, CliError> {
+fn sign_in_dev(context: &Context) -> Result<String> {
     let begin = ApiRequest::post("/v1/auth/session").json(json!({ "dev": true })).anonymous();
     let session = context.send(&begin)?;
     let cookie = session
@@ -119,7 +95,7 @@ fn is_same(known: &str, email: &str) -> bool {
 }
 
 /// Asks before a mistyped address makes a second account.
-fn confirm_another(context: &Context, accounts: &[String], email: &str) -> Result<(), CliError> {
+fn confirm_another(context: &Context, accounts: &[&str], email: &str) -> Result {
     let is_known = accounts.iter().any(|known| is_same(known, email));
     let Some(first) = accounts.first().filter(|_| !is_known) else { return Ok(()) };
     context.confirm(&format!(
@@ -128,7 +104,7 @@ fn confirm_another(context: &Context, accounts: &[String], email: &str) -> Resul
 }
 
 /// Adds an account; `None` if the address has one, or the server admits no more.
-fn register(context: &Context, email: &str) -> Result<Option<String>, CliError> {
+fn register(context: &Context, email: &str) -> Result<Option<String>> {
     let request = ApiRequest::post("/v1/auth/register").json(json!({ "email": email })).anonymous();
     match context.send(&request) {
         Err(error) if ["duplicate_email", "registration_disabled"].contains(&error.code()) => {
@@ -143,32 +119,33 @@ fn register(context: &Context, email: &str) -> Result<Option<String>, CliError> 
 }
 
 impl PendingLogin<'_> {
-    fn note(&self, text: &str) -> Result<(), CliError> {
-        print_note(text)
+    /// What the page of the server shows too.
+    fn code(&self) -> String {
+        text_of(&self.login, "user_code")
     }
 
-    fn show_page(&self, may_open: bool) -> Result<(), CliError> {
-        let page = &self.login.verification_url;
-        let is_open = may_open && open::open(page);
+    fn show_page(&self, may_open: bool) -> Result {
+        let page = text_of(&self.login, "verification_url");
+        let is_open = may_open && open::open(&page);
         let what =
             if is_open { "The browser opens this page" } else { "Open this page in a browser" };
-        self.note(&format!("{what} and enter your email address:\n\n  {}\n", page))?;
-        self.note(&format!("It shows the code {}.", self.login.user_code))?;
+        print_note(&format!("{what} and enter your email address:\n\n  {}\n", page))?;
+        print_note(&format!("It shows the code {}.", self.code()))?;
         prompt("Or enter the address here: ").map(drop)
     }
 
-    fn submit(&mut self, email: &str) -> Result<(), CliError> {
-        let body = json!({"device_code": self.login.device_code, "email": email});
+    fn submit(&mut self, email: &str) -> Result {
+        let body = json!({"device_code": self.login["device_code"], "email": email});
         let request = ApiRequest::post("/v1/auth/device-code/submit-email").json(body).anonymous();
         self.context.fetch(&request)?;
         self.is_mailed = true;
         self.announce_mail(email)
     }
 
-    fn announce_mail(&self, recipient: &str) -> Result<(), CliError> {
-        let code = &self.login.user_code;
-        if self.server.mail == "log" {
-            self.note(&format!(
+    fn announce_mail(&self, recipient: &str) -> Result {
+        let (code, server) = (self.code(), self.server);
+        if server["mail"] == "log" {
+            print_note(&format!(
                 "This server sends no mail. If {recipient} has an account, its link is in the log of the server: ask its \
                  operator.\nOpen the link and confirm the code {code}.\n\
                  Or enter an API key: cued login {} --key -\n\
@@ -176,12 +153,12 @@ impl PendingLogin<'_> {
                 self.context.target.url
             ))?;
         } else {
-            self.note(&format!(
+            print_note(&format!(
                 "Open the link in the mail to {recipient} and confirm the code {code}."
             ))?;
         }
-        if self.server.mail != "log" && self.server.registration != "open" {
-            self.note(
+        if server["mail"] != "log" && server["registration"] != "open" {
+            print_note(
                 "An address without an account gets none, unless it is the server's first: ask the operator.",
             )?;
         }
@@ -189,10 +166,11 @@ impl PendingLogin<'_> {
     }
 
     /// Polls until the login is approved or has expired, and takes what the person enters.
-    fn wait(mut self) -> Result<String, CliError> {
+    fn wait(mut self) -> Result<String> {
         let clock = self.context.client.clock();
-        let interval = Duration::from_secs(self.login.interval.clamp(1, 60));
-        let end = clock.monotonic() + Duration::from_secs(self.login.expires_in);
+        let seconds = |name: &str| self.login[name].as_u64().unwrap_or_default();
+        let interval = Duration::from_secs(seconds("interval").clamp(1, 60));
+        let end = clock.monotonic() + Duration::from_secs(seconds("expires_in"));
         let mut next = clock.monotonic() + interval;
         let mut lines = can_ask().then(lines);
         while clock.monotonic() < end {
@@ -216,7 +194,7 @@ impl PendingLogin<'_> {
                 // A server that restarts knows the login afterwards.
                 Err(CliError::Client(error)) if error.exit_code() == 1 => {
                     if !std::mem::replace(&mut self.is_lost, true) {
-                        self.note(&format!("{error}. Still waiting."))?;
+                        print_note(&format!("{error}. Still waiting."))?;
                     }
                     interval
                 }
@@ -227,18 +205,18 @@ impl PendingLogin<'_> {
         Err(expired())
     }
 
-    fn poll(&mut self) -> Result<Option<String>, CliError> {
-        let body = json!({"device_code": self.login.device_code});
+    fn poll(&mut self) -> Result<Option<String>> {
+        let body = json!({"device_code": self.login["device_code"]});
         let request = ApiRequest::post("/v1/auth/device-code/poll").json(body).anonymous();
-        let answer: PollResponse = self.context.client.send_once(&request)?.read()?;
+        let answer = self.context.client.send_once(&request)?.value()?;
         self.is_lost = false;
-        match (answer.status.as_str(), answer.api_key) {
-            (_, Some(key)) => Ok(Some(key)),
-            ("claimed", None) => Err(failed(
+        match (answer["status"].as_str(), answer["api_key"].as_str()) {
+            (_, Some(key)) => Ok(Some(key.to_owned())),
+            (Some("claimed"), None) => Err(failed(
                 "the key of this login was handed out, and its answer got lost: run `cued login` again",
             )),
-            ("expired", None) => Err(expired()),
-            ("email_sent", None) if !self.is_mailed => {
+            (Some("expired"), None) => Err(expired()),
+            (Some("email_sent"), None) if !self.is_mailed => {
                 self.is_mailed = true;
                 self.announce_mail("that address").map(|()| None)
             }
@@ -247,32 +225,32 @@ impl PendingLogin<'_> {
     }
 
     /// Takes a line of the person: an address, or the link of the mail.
-    fn take(&mut self, line: &str) -> Result<(), CliError> {
+    fn take(&mut self, line: &str) -> Result {
         let result = match login_link(line) {
-            Some((token, user_code)) if user_code == self.login.user_code => self.confirm(&token),
-            Some(_) => return self.note("This link is of another login."),
+            Some((token, code)) if self.login["user_code"] == code => self.confirm(&token),
+            Some(_) => return print_note("This link is of another login."),
             None if line.contains('@') => self.submit(line),
             None if line.is_empty() => return Ok(()),
             None => {
-                return self.note(
+                return print_note(
                     "Paste the whole link, which begins with http, or enter an email address.",
                 );
             }
         };
         match result {
             // The person can try again.
-            Err(CliError::Client(error)) => self.note(&error.to_string()),
+            Err(CliError::Client(error)) => print_note(&error.to_string()),
             result => result,
         }
     }
 
-    fn confirm(&self, token: &str) -> Result<(), CliError> {
-        let fields = [("token", token), ("user_code", self.login.user_code.as_str())];
+    fn confirm(&self, token: &str) -> Result {
+        let fields = [("token", token), ("user_code", &*self.code())];
         let request = ApiRequest::post("/v1/auth/verify").form(&fields).anonymous();
         match self.context.fetch(&request) {
             // A page for people.
             Err(error) if matches!(error.status(), Some(400..500)) => {
-                self.note("This link is not valid, or not any more; a newer mail replaces it.")
+                print_note("This link is not valid, or not any more; a newer mail replaces it.")
             }
             result => result.map(drop),
         }

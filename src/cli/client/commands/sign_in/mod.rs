@@ -15,7 +15,7 @@ use crate::cli::client::context::{
     ClientArgs, Context, ask_hidden, can_ask, credentials_path, environment,
 };
 use crate::cli::client::forms::{Form, Lines, details};
-use crate::cli::error::{CliError, failed, refused, usage};
+use crate::cli::error::{CliError, Result, failed, refused, usage};
 use crate::cli::input;
 use crate::cli::output::table::text_of;
 use crate::cli::output::{print_line, print_note};
@@ -27,11 +27,19 @@ use crate::client::request::{ApiRequest, ApiResponse, ClientError, segment};
 use crate::domain::account::credentials::may_contain_secret;
 
 /// The id of the key that a command uses; `None` if the server does not mark it.
-fn own_key_id(context: &Context) -> Result<Option<String>, CliError> {
+fn own_key_id(context: &Context) -> Result<Option<String>> {
     let keys = items(context, &ApiRequest::get("/v1/auth/keys"), "keys", u64::MAX)?;
     Ok(keys.iter().find(|key| key["current"] == true).map(|key| text_of(key, "id")))
 }
 
+/// Sign in to a server and store a key for it
+///
+/// The server mails you a link, or prints it in its log if it sends no mail; open it to confirm. A server without
+/// mail that admits new users creates an account for a new address at once. On `cued serve --dev` on this machine,
+/// no address is needed: you enter its first account.
+///
+/// The key is stored in ~/.config/cued/credentials.json (CUED_CONFIG), which only you can read. A second server
+/// gets a profile of its own. With --profile, the current profile stays the current one.
 #[derive(Debug, Args)]
 pub struct Login {
     /// Address of the server [default: that of the profile, or http://127.0.0.1:8000]
@@ -57,7 +65,7 @@ pub struct Login {
 
 impl ClientAction for Login {
     /// The profile may be a new one. The key of the environment plays no part.
-    fn target(&self, args: &ClientArgs) -> Result<Target, CliError> {
+    fn target(&self, args: &ClientArgs) -> Result<Target> {
         if let Some(argument) = &self.key {
             check_argument(argument)?;
         }
@@ -84,7 +92,7 @@ impl ClientAction for Login {
         Ok(Target { url: found.url, profile: Some(profile), ca, ..Target::default() })
     }
 
-    fn run(self, context: &Context) -> Result<(), CliError> {
+    fn run(self, context: &Context) -> Result {
         // A key that could not be stored would be lost.
         Credentials::check_writable(&credentials_path()?)?;
         let is_entered = self.key.is_some();
@@ -107,7 +115,7 @@ fn free_profile(credentials: &Credentials, url: &str) -> String {
 }
 
 /// Verifies a key and stores it. Its profile becomes the current one, unless the command line names it and there is one.
-fn finish(context: &Context, api_key: String, is_entered: bool) -> Result<(), CliError> {
+fn finish(context: &Context, api_key: String, is_entered: bool) -> Result {
     let signed_in = context.at(Target { key: Some(api_key.clone()), ..context.target.clone() })?;
     let me = signed_in.send(&ApiRequest::get("/v1/auth/me")).map_err(|error| {
         let url = &context.target.url;
@@ -155,7 +163,7 @@ fn store(
     context: &Context,
     name: &str,
     profile: &Profile,
-) -> Result<(Option<String>, Option<String>), CliError> {
+) -> Result<(Option<String>, Option<String>)> {
     let is_named = context.names_profile() || variable_profile().is_some();
     let stored = Credentials::update(&credentials_path()?, |credentials| {
         let replaced = credentials.profiles.insert(name.to_owned(), profile.clone());
@@ -199,7 +207,7 @@ fn may_be_valid(context: &Context, old: &Profile) -> bool {
 }
 
 /// Refuses a key that was given as an argument, and does not repeat it.
-fn check_argument(argument: &str) -> Result<(), CliError> {
+fn check_argument(argument: &str) -> Result {
     if argument == "-" {
         return Ok(());
     }
@@ -211,7 +219,7 @@ fn check_argument(argument: &str) -> Result<(), CliError> {
 }
 
 /// Reads a key; at a terminal it is asked for and not shown.
-fn read_key() -> Result<String, CliError> {
+fn read_key() -> Result<String> {
     let text = if can_ask() { ask_hidden("API key: ")? } else { input::text("--key", "-")? };
     let key = text.trim();
     if key.is_empty() {
@@ -234,6 +242,7 @@ const ACCOUNT: Lines = &[
     ("key", Form::Shown(key)),
 ];
 
+/// Sign out: revoke the stored key and remove its profile
 #[derive(Debug, Args)]
 pub struct Logout {
     /// All profiles
@@ -246,7 +255,7 @@ pub struct Logout {
 }
 
 impl ClientAction for Logout {
-    fn run(self, context: &Context) -> Result<(), CliError> {
+    fn run(self, context: &Context) -> Result {
         let credentials = Credentials::read(&credentials_path()?)?;
         let names: Vec<String> = if self.all {
             credentials.profiles.keys().cloned().collect()
@@ -276,12 +285,7 @@ impl ClientAction for Logout {
 }
 
 /// Revokes the key of one profile and removes it.
-fn leave(
-    context: &Context,
-    name: &str,
-    profile: &Profile,
-    keeps_key: bool,
-) -> Result<(), CliError> {
+fn leave(context: &Context, name: &str, profile: &Profile, keeps_key: bool) -> Result {
     if !keeps_key {
         revoke(context, name, profile)?;
     }
@@ -293,7 +297,7 @@ fn leave(
     print_line(&format!("Signed out of {} (profile {name}); {key}.", profile.url))
 }
 
-fn revoke(context: &Context, name: &str, profile: &Profile) -> Result<(), CliError> {
+fn revoke(context: &Context, name: &str, profile: &Profile) -> Result {
     let of_profile = context.at(Target {
         url: normal_url(&profile.url),
         key: Some(profile.api_key.clone()),
@@ -323,7 +327,7 @@ fn revoke(context: &Context, name: &str, profile: &Profile) -> Result<(), CliErr
     }
 }
 
-fn remove(name: &str) -> Result<(), CliError> {
+fn remove(name: &str) -> Result {
     let path = credentials_path()?;
     let others = Credentials::update(&path, |credentials| {
         credentials.profiles.remove(name);
@@ -344,7 +348,7 @@ fn remove(name: &str) -> Result<(), CliError> {
 }
 
 /// Prints the account of the key, where both come from, and the other profiles.
-pub fn print_account(call: &Call<'_>, answer: &ApiResponse) -> Result<(), CliError> {
+pub fn print_account(call: &Call<'_>, answer: &ApiResponse) -> Result {
     let context = call.context;
     let others = other_profiles(context)?;
     context.output.object(answer, "id", |user| {
@@ -365,7 +369,7 @@ fn key(context: &Context, user: &Value) -> String {
 }
 
 /// The profiles of the credentials file, if there are several.
-fn other_profiles(context: &Context) -> Result<String, CliError> {
+fn other_profiles(context: &Context) -> Result<String> {
     // A machine without a home has no file.
     let Ok(path) = credentials_path() else { return Ok(String::new()) };
     if context.output.format.is_json() {

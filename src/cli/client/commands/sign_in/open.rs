@@ -13,7 +13,7 @@ use url::Url;
 use crate::cli::client::command::ClientAction;
 use crate::cli::client::context::{Context, environment};
 use crate::cli::client::live_output::Interrupt;
-use crate::cli::error::{CliError, usage};
+use crate::cli::error::{Result, usage};
 use crate::cli::output::print_note;
 use crate::cli::output::table::text_of;
 use crate::client::request::ApiRequest;
@@ -24,6 +24,10 @@ const LONGEST_START: Duration = Duration::from_secs(30);
 /// Between two looks at whether it does.
 const LOOK: Duration = Duration::from_secs(3);
 
+/// Open the page of the server in a browser, signed in
+///
+/// Prints a URL that signs in once, within five minutes, and opens it if there is a browser and the output is a
+/// terminal. The session in the browser ends when your key is revoked.
 #[derive(Debug, Args)]
 pub struct Open {
     /// Screen to show, such as cues or runs/ID [default: the overview]
@@ -34,7 +38,7 @@ pub struct Open {
 }
 
 impl ClientAction for Open {
-    fn run(self, context: &Context) -> Result<(), CliError> {
+    fn run(self, context: &Context) -> Result {
         let screen = self.screen.as_deref().map(screen).transpose()?.unwrap_or_default();
         let answer = context.send(&ApiRequest::post("/v1/auth/session-link"))?;
         let page = |link: &serde_json::Value| format!("{}{screen}", text_of(link, "url"));
@@ -69,7 +73,7 @@ fn sessions(context: &Context) -> Option<Vec<String>> {
 }
 
 /// The part of the address that names a screen.
-fn screen(text: &str) -> Result<String, CliError> {
+fn screen(text: &str) -> Result<String> {
     let name = text.trim_start_matches(['#', '/']);
     if name.chars().any(|char| char.is_whitespace() || char.is_control()) {
         return Err(usage(format!("{text:?} is no screen: give one such as cues or runs/ID")));
