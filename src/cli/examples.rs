@@ -103,7 +103,7 @@ fn extend(command: Command, path: &str) -> Command {
         let path = format!("{path} {}", command.get_name()).trim_start().to_owned();
         extend(command, &path)
     });
-    let Some(examples) = examples_of(&path).filter(|_| !command.has_subcommands()) else {
+    let Some(examples) = examples_of(path).filter(|_| !command.has_subcommands()) else {
         return command;
     };
     let about = command
@@ -112,11 +112,7 @@ fn extend(command: Command, path: &str) -> Command {
         .map(ToString::to_string)
         .unwrap_or_default();
     let (first, rest) = about.split_once("\n\n").unwrap_or((&about, ""));
-    let title = if examples.matches("cued ").count() > 1 && examples.contains("\ncued ") {
-        "Examples"
-    } else {
-        "Example"
-    };
+    let title = if examples.contains("\ncued ") { "Examples" } else { "Example" };
     let text = format!("{first}\n\n{title}:\n  {}\n\n{rest}", examples.replace('\n', "\n  "));
     command.long_about(text.trim_end().to_owned())
 }

@@ -4,7 +4,7 @@
 use std::io::{self, IsTerminal as _, Write as _};
 use std::ops::ControlFlow;
 
-use crate::cli::printable::printable;
+use crate::cli::printable::{printable, width_of_stderr};
 use crate::cli::width::cut;
 use crate::store::maintenance::backup::Progress;
 
@@ -38,11 +38,9 @@ impl Bar {
 
     fn print(&mut self, text: String) {
         if self.is_visible && self.shown != text {
-            // A window may change its size.
-            let width = terminal_size::terminal_size_of(io::stderr())
-                .map_or(80, |(width, _)| usize::from(width.0));
             // The last column stays free, where some terminals begin a new line.
-            write(&format!("{CLEAR}{}", cut(&printable(&text), width.saturating_sub(1))));
+            let width = width_of_stderr().saturating_sub(1);
+            write(&format!("{CLEAR}{}", cut(&printable(&text), width)));
             self.shown = text;
         }
     }

@@ -268,17 +268,15 @@ impl Serve {
     }
 
     fn clock(&self) -> Result<Clock> {
-        let wrong = |text| {
-            usage(format!(
-                "--test-clock {text:?} is not a timestamp: write it as 2030-01-31T09:00:00Z"
-            ))
-        };
         match self.test_clock.as_deref() {
             None => Ok(Clock::system()),
             Some("now") => Ok(Clock::test(None)),
-            Some(text) => {
-                Ok(Clock::test(Some(text.parse::<Timestamp>().map_err(|_| wrong(text))?)))
-            }
+            Some(text) => match text.parse::<Timestamp>() {
+                Ok(at) => Ok(Clock::test(Some(at))),
+                Err(_) => Err(usage(format!(
+                    "--test-clock {text:?} is not a timestamp: write it as 2030-01-31T09:00:00Z"
+                ))),
+            },
         }
     }
 
