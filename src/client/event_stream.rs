@@ -24,6 +24,8 @@ const MAX_RETRY_AFTER: Duration = Duration::from_secs(300);
 pub struct EventStream<'a> {
     client: &'a Client,
     request: ApiRequest,
+    /// On the monotonic clock of the client.
+    deadline: Option<Duration>,
     /// `None` while there is no connection.
     reader: Option<BufReader<BodyReader<'static>>>,
     position: Option<String>,
@@ -63,9 +65,13 @@ pub fn request(types: Option<&str>, cue_id: Option<&str>) -> ApiRequest {
 
 impl<'a> EventStream<'a> {
     /// Opens the stream of `request`. From here on no event is lost: those that come before the first call of
-    /// [`EventStream::next_item`] wait.
-    pub fn open(client: &'a Client, request: ApiRequest) -> Result<Self, ClientError> {
-        let mut stream = Self::closed(client, request);
+    /// [`EventStream::next_item`] wait. After `deadline`, on the clock of the client, there are no more items.
+    pub fn open(
+        client: &'a Client,
+        request: ApiRequest,
+        deadline: Option<Duration>,
+    ) -> Result<Self, ClientError> {
+        let mut stream = Self::closed(client, request, deadline);
         let mut attempt = 1;
         while let Err(error) = stream.connect() {
             // Other errors are returned at once, for a person who waits.
@@ -77,10 +83,11 @@ impl<'a> EventStream<'a> {
         Ok(stream)
     }
 
-    fn closed(client: &'a Client, request: ApiRequest) -> Self {
+    fn closed(client: &'a Client, request: ApiRequest, deadline: Option<Duration>) -> Self {
         Self {
             client,
             request,
+            deadline,
             reader: None,
             position: None,
             retry: RETRY,
@@ -90,22 +97,25 @@ impl<'a> EventStream<'a> {
         }
     }
 
-    /// Waits for the next item.
+    /// Waits for the next item; `None` after the deadline.
     /// Errors: if the server refuses the stream for good, such as after its key was revoked.
-    pub fn next_item(&mut self) -> Result<StreamItem, ClientError> {
+    pub fn next_item(&mut self) -> Result<Option<StreamItem>, ClientError> {
         loop {
-            if self.reader.is_none() {
-                self.reconnect()?;
+            if self.reader.is_none() && !self.reconnect()? {
+                return Ok(None);
             }
             let reason = match self.next_event() {
-                Ok(Some(event)) => return Ok(self.item(event)),
+                Ok(Some(event)) => return Ok(Some(self.item(event))),
                 Ok(None) if self.reader.is_none() => continue,
                 Ok(None) => "the server has ended it".to_owned(),
                 Err(error) => error.to_string(),
             };
             self.reader = None;
+            if self.left().is_some_and(|left| left.is_zero()) {
+                return Ok(None);
+            }
             if !std::mem::replace(&mut self.is_lost, true) {
-                return Ok(StreamItem::Lost(reason));
+                return Ok(Some(StreamItem::Lost(reason)));
             }
             self.failures += 1;
         }
@@ -116,6 +126,7 @@ impl<'a> EventStream<'a> {
         if let Some(position) = &self.position {
             request = request.header("last-event-id", position.as_str());
         }
+        request.timeout = self.left();
         let response = self.client.open_stream(&request)?;
         let content_type =
             response.headers().get("content-type").and_then(|value| value.to_str().ok());
@@ -129,11 +140,15 @@ impl<'a> EventStream<'a> {
         Ok(())
     }
 
-    /// Pauses and tries to connect. Without a connection it is tried again.
-    fn reconnect(&mut self) -> Result<(), ClientError> {
+    /// Pauses and tries to connect; false after the deadline. Without a connection it is tried again.
+    fn reconnect(&mut self) -> Result<bool, ClientError> {
         let pause =
             pause(self.retry, self.failures).max(self.retry_after.take().unwrap_or_default());
-        self.client.pause(pause);
+        let left = self.left();
+        self.client.pause(left.map_or(pause, |left| left.min(pause)));
+        if left.is_some_and(|left| left <= pause) {
+            return Ok(false);
+        }
         if let Err(error) = self.connect() {
             let is_refused = matches!(error, ClientError::Refused(_));
             // The same request would be refused for ever.
@@ -145,7 +160,7 @@ impl<'a> EventStream<'a> {
             self.retry_after = error.retry_after().map(|pause| pause.min(MAX_RETRY_AFTER));
             self.failures += 1;
         }
-        Ok(())
+        Ok(self.left().is_none_or(|left| !left.is_zero()))
     }
 
     /// Reads the next event; `None` at the end of the stream. One that is cut off does not count.
@@ -194,6 +209,11 @@ impl<'a> EventStream<'a> {
         let is_again = std::mem::take(&mut self.is_lost);
         StreamItem::Hello { hello: serde_json::from_str(&event.data).unwrap_or_default(), is_again }
     }
+
+    /// The time until the deadline.
+    fn left(&self) -> Option<Duration> {
+        self.deadline.map(|deadline| deadline.saturating_sub(self.client.clock().monotonic()))
+    }
 }
 
 /// The pause before a new connection. Half of it is by chance, so that the clients of a server that was restarted come
@@ -236,18 +256,25 @@ mod tests {
         let client = client(vec![true, false]);
         let read_timeout = Some(Duration::from_millis(300));
         let request = ApiRequest { read_timeout, ..request(None, None) };
-        let mut stream = EventStream::closed(&client, request);
-        let mut next = || stream.next_item().unwrap();
+        let mut stream = EventStream::closed(&client, request, None);
+        let mut next = || stream.next_item().unwrap().unwrap();
         assert!(matches!(next(), StreamItem::Hello { is_again: false, .. }));
         assert!(matches!(next(), StreamItem::Lost(text) if text.contains("per read")));
         assert!(matches!(next(), StreamItem::Hello { is_again: true, .. }));
     }
 
     #[test]
-    fn pauses_double_up_to_half_a_minute() {
+    fn pauses_double_up_to_half_a_minute_and_nothing_comes_after_the_deadline() {
         for (failures, seconds) in [(0, 2.0), (1, 4.0), (3, 16.0), (4, 30.0), (99, 30.0)] {
             let pause = pause(Duration::from_secs(2), failures).as_secs_f64();
             assert!(pause >= seconds / 2.0 && pause <= seconds, "{pause}");
+        }
+        for is_silent in [true, false] {
+            let client = client(vec![is_silent]);
+            let deadline = client.clock().monotonic() + Duration::from_millis(300);
+            let mut stream =
+                EventStream::open(&client, request(None, None), Some(deadline)).unwrap();
+            while stream.next_item().unwrap().is_some() {}
         }
     }
 }

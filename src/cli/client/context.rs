@@ -245,11 +245,15 @@ impl Context {
         )
     }
 
-    /// Opens the stream of the command, or shows its request.
-    pub fn open_stream(&self, request: ApiRequest) -> Result<EventStream<'_>> {
+    /// Opens the stream of the command, or shows its request. It ends at `deadline`, on the clock of the client.
+    pub fn open_stream(
+        &self,
+        request: ApiRequest,
+        deadline: Option<Duration>,
+    ) -> Result<EventStream<'_>> {
         self.show(&request)?;
         self.check_key_for(&request)?;
-        Ok(EventStream::open(&self.client, request)?)
+        Ok(EventStream::open(&self.client, request, deadline)?)
     }
 
     /// The server writes mails to its log in place of sending them. A server that does not say so sends them.

@@ -14,7 +14,7 @@ use crate::cli::client::live_output::{end_on_signals, end_with_reader};
 use crate::cli::client::words::{event_of_words, in_words, message_of};
 use crate::cli::error::{CliError, Result};
 use crate::cli::output::table::{
-    Style, Times, duration, fitted, indented, last_line, parse_duration, span, status, text_of,
+    Style, Times, duration, fitted, indented, last_line, parse_duration, span, text_of,
 };
 use crate::cli::output::{Format, Output, SHORT_ID, print_note, print_part, yaml};
 use crate::cli::printable::{printable, printable_lines};
@@ -70,12 +70,12 @@ impl ClientAction for Tail {
         let request = request(Some(&selection.words.join(",")), cue_id.as_deref());
         let request = with_tags(request, &self.tags);
         end_on_signals()?;
-        let mut stream = context.open_stream(request)?;
+        let mut stream = context.open_stream(request, None)?;
         end_with_reader()?;
         let mut since = self.since;
-        loop {
+        while let Some(item) = stream.next_item()? {
             let mut events = Vec::new();
-            match stream.next_item()? {
+            match item {
                 StreamItem::Lost(reason) => {
                     print_note(&format!("connection lost ({reason}); connecting again"))?;
                 }
@@ -108,6 +108,7 @@ impl ClientAction for Tail {
                 }
             }
         }
+        Ok(())
     }
 }
 
@@ -415,7 +416,8 @@ impl TailEvent {
     }
 
     fn is_failed_outcome(&self) -> bool {
-        status(&self.field("outcome_state")).style == Style::Bad
+        let failures = ["reported_failure", "verification_failed", "missing"];
+        self.data["outcome_state"].as_str().is_some_and(|state| failures.contains(&state))
     }
 
     /// A line of JSON. An alert has an id of its own: so the data stays an object in the object.

@@ -23,6 +23,7 @@ use crate::cli::output::table::{
 };
 use crate::cli::output::{List, print, print_note};
 use crate::cli::printable::{printable, printable_text};
+use crate::client::event_stream::{EventStream, StreamItem, request};
 use crate::client::request::{ApiRequest, ApiResponse, segment};
 use crate::domain::execution::CANCELLED;
 
@@ -271,10 +272,11 @@ fn print_request(call: &Call<'_>, answer: &ApiResponse) -> Result {
     }
 }
 
-/// Pauses between two reads of a run that is waited for: a quarter of the time so far, so that a short run ends the command
-/// at once, and a long one makes few requests.
-const MIN_PAUSE: Duration = Duration::from_millis(100);
-const MAX_PAUSE: Duration = Duration::from_secs(5);
+/// The events after which a run may have ended, or be gone.
+const END_TYPES: &str = "execution.succeeded,execution.failed,execution.cancelled,cue.deleted";
+
+/// The pause between two reads of a run where the server has no stream for it: an account has few of them.
+const READ_INTERVAL: Duration = Duration::from_secs(5);
 
 const LINES: Lines = &[
     ("id", Form::Id("id")),
@@ -305,9 +307,13 @@ pub fn until_ended(
     timeout: Option<&SignedDuration>,
 ) -> Result<ApiResponse> {
     end_on_signals()?;
-    let (id, clock) = (text_of(run, id), context.client.clock());
-    let begin = clock.monotonic();
-    let end = timeout.map_or(Duration::MAX, |span| begin.saturating_add(span.unsigned_abs()));
+    let (id, cue_id) = (text_of(run, id), text_of(run, "cue_id"));
+    let clock = context.client.clock();
+    let deadline = timeout.map(|timeout| clock.monotonic().saturating_add(timeout.unsigned_abs()));
+    let mut stream = match context.open_stream(request(Some(END_TYPES), Some(&cue_id)), deadline) {
+        Err(error) if error.code() == "too_many_streams" => None,
+        stream => Some(stream?),
+    };
     loop {
         match context.fetch(&run_request(&id)) {
             Ok(answer) if has_ended(&answer.value()?) => return Ok(answer),
@@ -316,14 +322,47 @@ pub fn until_ended(
             Err(CliError::Client(error)) if error.is_transient() => {}
             Err(error) => return Err(error),
         }
-        let now = clock.monotonic();
-        if now >= end {
+        let may_go_on = match &mut stream {
+            Some(stream) => next_end(stream, &id)?,
+            None => {
+                let left =
+                    deadline.map_or(READ_INTERVAL, |at| at.saturating_sub(clock.monotonic()));
+                context.client.pause(left.min(READ_INTERVAL));
+                !left.is_zero()
+            }
+        };
+        if !may_go_on {
             let id = context.output.id(&id);
             return Err(failed(format!("stopped waiting; the run continues: cued run wait {id}")));
         }
-        let pause = ((now - begin) / 4).clamp(MIN_PAUSE, MAX_PAUSE);
-        context.client.pause(pause.min(end - now));
     }
+}
+
+/// Waits until the run may have ended. Returns whether that was before the deadline of the stream.
+fn next_end(stream: &mut EventStream<'_>, id: &str) -> Result<bool> {
+    while let Some(item) = stream.next_item()? {
+        match item {
+            // Without a position after a lost connection, its events are lost too.
+            StreamItem::Hello { .. } => return Ok(true),
+            StreamItem::Lost(reason) => {
+                print_note(&format!("connection lost ({reason}); connecting again"))?;
+            }
+            // A burst stands for events of any run, as a reset does.
+            StreamItem::Event(event)
+                if matches!(&*event.event, "burst" | "cue.deleted" | "reset") =>
+            {
+                return Ok(true);
+            }
+            StreamItem::Event(event) => {
+                if serde_json::from_str::<Value>(&event.data)
+                    .is_ok_and(|data| data["execution_id"] == *id)
+                {
+                    return Ok(true);
+                }
+            }
+        }
+    }
+    Ok(false)
 }
 
 /// Errors: [`CliError::WaitedFailed`] if it has failed.
