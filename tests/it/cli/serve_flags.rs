@@ -281,7 +281,7 @@ fn a_server_whose_file_has_seen_the_future_is_degraded_until_its_clock_is_accept
     let mut ahead = Server::with_test_clock("2060-01-01T00:00:00Z");
     let user = ahead.user();
     let minutely = json!({"name": "n", "transport": "worker", "schedule": {"type": "recurring", "cron": "* * * * *"}});
-    let cue = user.create(&minutely)["id"].as_str().unwrap().to_owned();
+    let cue = user.create(&minutely).text("id").to_owned();
     user.advance("PT2M");
     ahead.stop();
     let server = Server::start_on(
@@ -301,13 +301,10 @@ fn a_server_whose_file_has_seen_the_future_is_degraded_until_its_clock_is_accept
 
     let said = ok(&server.db(), &["clock", "accept"]);
     assert_contains(&said, &["from 2060-01-01T00:02:00Z to ", "1 cue recomputed"]);
-    until("the server goes on", || {
-        (user.get("/health").expect(200)["status"] == "healthy").then_some(())
-    });
+    until("the server goes on", || (user.read("/health")["status"] == "healthy").then_some(()));
     assert_eq!(home.ok(&["health", "--local", "--listen", &listen]), "healthy\n");
     assert!(scrape(&server).value("cued_clock_behind_seconds", &[]) == 0.0);
-    let next =
-        user.get(&format!("/v1/cues/{cue}")).expect(200)["next_run"].as_str().unwrap().to_owned();
+    let next = user.read(&format!("/v1/cues/{cue}")).text("next_run").to_owned();
     assert!(next.starts_with("20") && !next.starts_with("2060"), "{next}");
     let said = ok(&server.db(), &["clock", "accept"]);
     assert!(said.contains("nothing to set back"), "{said}");
@@ -326,7 +323,7 @@ fn the_first_line_is_the_address_although_mails_wait() {
     let cue = format!("/v1/cues/{}/fire", id(&cue));
     for _ in 0..5 {
         let run = user.post(&cue, &json!({})).expect(200);
-        user.report(run["execution_id"].as_str().unwrap(), &json!({"success": false}));
+        user.report(run.text("execution_id"), &json!({"success": false}));
     }
     user.settle();
     assert_eq!(server.stop(), Some(0));

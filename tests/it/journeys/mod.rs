@@ -34,7 +34,7 @@ fn at(instant: &str) -> Value {
 }
 
 fn read_cue(client: &Client, cue: &Value) -> Value {
-    client.get(&format!("/v1/cues/{}", id(cue))).expect(200)
+    client.read(&format!("/v1/cues/{}", id(cue)))
 }
 
 /// The due instants of the deliveries, in the order of arrival.
@@ -43,7 +43,7 @@ fn due_instants(deliveries: &[Delivery]) -> Vec<String> {
 }
 
 fn instants_of(executions: &[Value]) -> Vec<&str> {
-    executions.iter().map(|it| it["scheduled_for"].as_str().unwrap()).collect()
+    executions.iter().map(|it| it.text("scheduled_for")).collect()
 }
 
 const START: &str = "2026-01-05T00:00:00Z";
@@ -59,11 +59,11 @@ fn a_delivered_execution_is_verified_by_the_evidence_of_its_receiver() {
     // The receiver identifies the execution by the header of its delivery.
     let run = format!("/v1/executions/{}", receiver.deliveries()[0].execution_id);
     let state = |it: &Value| it["outcome_state"].as_str().map(str::to_owned);
-    assert_eq!(state(&user.get(&run).expect(200)), None, "delivered, without an outcome");
+    assert_eq!(state(&user.read(&run)), None, "delivered, without an outcome");
     let report = json!({"success": true, "result": "posted"});
     let response = user.post(&format!("{run}/outcome"), &report).expect(200);
     assert_eq!(state(&response).as_deref(), Some("verification_failed"));
-    let waiting = user.get("/v1/executions?outcome_state=verification_failed").expect(200);
+    let waiting = user.read("/v1/executions?outcome_state=verification_failed");
     assert_eq!(waiting["total"], 1);
     assert_eq!(waiting["executions"][0]["status"], "success");
 
@@ -83,7 +83,7 @@ fn a_delivered_execution_is_verified_by_the_evidence_of_its_receiver() {
     assert_eq!(state(execution).as_deref(), Some("verification_failed"));
     assert_eq!(execution["evidence"], evidence);
     let verdict = json!({"valid": false, "reason": "the post is empty", "verified_at": "2026-01-05T01:00:00Z"});
-    assert_has(execution, json!({"verdict": verdict, "id": user.get(&run).expect(200)["id"]}));
+    assert_has(execution, json!({"verdict": verdict, "id": user.read(&run)["id"]}));
     user.delete(&format!("/v1/cues/{}", id(&cue)));
     user.post(&format!("{run}/verify"), &json!({})).expect_error(404, "execution_not_found");
     for (method, what) in

@@ -6,7 +6,7 @@ use crate::support::*;
 const START: &str = "2026-01-05T00:00:00Z";
 
 fn ids(page: &Value) -> Vec<&str> {
-    page["executions"].as_array().unwrap().iter().map(id).collect()
+    page.list("executions").iter().map(id).collect()
 }
 
 /// A cue with five executions: a success and a failure of the worker `w`, and three pending ones.
@@ -16,7 +16,7 @@ fn five() -> (Server, Client, Value) {
     user.advance("PT5H");
     for success in [true, false] {
         let claim = user.post("/v1/executions/claim", &json!({"worker_id": "w"})).expect(200);
-        let outcome = format!("/v1/executions/{}/outcome", claim["execution_id"].as_str().unwrap());
+        let outcome = format!("/v1/executions/{}/outcome", claim.text("execution_id"));
         user.post(&outcome, &json!({"success": success})).expect(200);
     }
     (server, user, cue)
@@ -26,12 +26,10 @@ fn five() -> (Server, Client, Value) {
 fn the_executions_inside_a_cue_are_paged() {
     let (_server, user, cue) = five();
     let all = read_cue(&user, &cue);
-    let page = user
-        .get(&format!("/v1/cues/{}?execution_limit=2&execution_offset=3", id(&cue)))
-        .expect(200);
+    let page = user.read(&format!("/v1/cues/{}?execution_limit=2&execution_offset=3", id(&cue)));
     assert_eq!(ids(&page), ids(&all)[3..]);
     assert_has(&page, json!({"execution_total": 5, "execution_limit": 2, "execution_offset": 3}));
-    let behind = user.get(&format!("/v1/cues/{}?execution_offset=5", id(&cue))).expect(200);
+    let behind = user.read(&format!("/v1/cues/{}?execution_offset=5", id(&cue)));
     assert_eq!((ids(&behind), &behind["execution_total"]), (vec![], &json!(5)));
 }
 
@@ -48,19 +46,18 @@ fn a_cue_with_a_long_history_is_shown_like_any_other() {
 #[test]
 fn lists_have_has_more() {
     let (_server, user, _) = five();
-    let all = user.get("/v1/executions").expect(200);
+    let all = user.read("/v1/executions");
     assert_eq!((ids(&all).len(), &all["has_more"]), (5, &json!(false)));
-    let first = user.get("/v1/executions?limit=2").expect(200);
+    let first = user.read("/v1/executions?limit=2");
     assert_eq!((ids(&first), &first["has_more"]), (ids(&all)[..2].to_vec(), &json!(true)));
-    let last = user.get("/v1/executions?limit=2&offset=3").expect(200);
+    let last = user.read("/v1/executions?limit=2&offset=3");
     assert_eq!((ids(&last), &last["has_more"]), (ids(&all)[3..].to_vec(), &json!(false)));
 }
 
 #[test]
 fn executions_can_be_filtered_by_worker_and_several_statuses() {
     let (_server, user, cue) = five();
-    let total =
-        |filter: &str| user.get(&format!("/v1/executions?{filter}")).expect(200)["total"].clone();
+    let total = |filter: &str| user.read(&format!("/v1/executions?{filter}"))["total"].clone();
     assert_eq!(total("worker_id=w"), 2);
     assert_eq!(total("worker_id=other"), 0);
     assert_eq!(total("status__in=success,failed"), 2);
@@ -79,21 +76,21 @@ fn a_page_of_very_large_outcomes_is_shorter_and_has_more() {
     let large = "x".repeat(65_536);
     for _ in 0..30 {
         let run = user.post(&format!("/v1/cues/{}/fire", id(&cue)), &json!({})).expect(200);
-        let outcome = format!("/v1/executions/{}/outcome", run["execution_id"].as_str().unwrap());
+        let outcome = format!("/v1/executions/{}/outcome", run.text("execution_id"));
         let report = json!({
             "success": true, "result": large, "error": large, "external_id": large, "summary": large, "result_ref": large,
         });
         user.post(&outcome, &report).expect(200);
     }
-    let page = user.get("/v1/executions?limit=100").expect(200);
+    let page = user.read("/v1/executions?limit=100");
     let shown = ids(&page).len();
     assert!((10..13).contains(&shown), "{shown}");
     assert_eq!((&page["total"], &page["has_more"]), (&json!(30), &json!(true)));
-    let shown_of_cue = user.get(&format!("/v1/cues/{}?execution_limit=100", id(&cue))).expect(200);
+    let shown_of_cue = user.read(&format!("/v1/cues/{}?execution_limit=100", id(&cue)));
     assert_eq!(
         (ids(&shown_of_cue).len(), &shown_of_cue["execution_has_more"]),
         (shown, &json!(true))
     );
-    let rest = user.get(&format!("/v1/executions?limit=100&offset={}", 30 - shown)).expect(200);
+    let rest = user.read(&format!("/v1/executions?limit=100&offset={}", 30 - shown));
     assert_eq!((ids(&rest).len(), &rest["has_more"]), (shown, &json!(false)));
 }

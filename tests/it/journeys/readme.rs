@@ -101,7 +101,7 @@ fn the_worker_of_the_readme_runs_at_once() {
     let user = server.user();
     let home = ClientHome::new().env("CUED_URL", server.url()).env("CUED_API_KEY", user.key());
     run_at(&home, &commands.replace("cued work", "cued work --drain"));
-    assert_eq!(user.get("/v1/executions").expect(200)["executions"][0]["status"], "success");
+    assert_eq!(user.read("/v1/executions")["executions"][0]["status"], "success");
 }
 
 #[test]

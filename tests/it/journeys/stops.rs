@@ -72,8 +72,8 @@ fn a_delivery_interrupted_by_a_crash_is_repeated() {
     assert!(deliveries.iter().all(|it| it.execution_id == id(&execution)));
     // Why the receiver got it twice.
     let path = format!("/v1/executions/{}/attempts", id(&execution));
-    let list = user.get(&path).expect(200);
-    let listed = list["attempts"].as_array().unwrap().iter();
+    let list = user.read(&path);
+    let listed = list.list("attempts").iter();
     let listed: Vec<Value> =
         listed.map(|it| json!([it["attempt"], it["result"], it["started_at"]])).collect();
     let [cut, repeated] = ["2026-01-05T01:00:00Z", "2026-01-05T01:00:01Z"];

@@ -85,7 +85,7 @@ impl Country {
     }
 
     fn alerts(&self) -> Value {
-        self.user.get("/v1/alerts?alert_type=time_zone_changed").expect(200)["alerts"].clone()
+        self.user.read("/v1/alerts?alert_type=time_zone_changed")["alerts"].clone()
     }
 }
 
@@ -116,7 +116,7 @@ fn new_rules_move_the_stored_run_within_a_minute_and_are_told_in_the_log_and_by_
         json!({"severity": "warning", "cue_id": null, "metadata": {"runs": 1, "moved": [move_]}}),
     );
     assert_eq!(notified.deliveries()[0].json(), alerts[0]);
-    let message = alerts[0]["message"].as_str().unwrap();
+    let message = alerts[0].text("message");
     let expected = "The rules of time zones changed, and a next run moved: work (Europe/Berlin) from \
                     2026-01-05T08:00:00Z to 2026-01-05T07:00:00Z";
     assert_eq!(message, expected);

@@ -1,7 +1,7 @@
 //! `cued run`: list, show, replay and wait.
 
 use crate::cli::client::Desk;
-use crate::cli::client::sink::{cue, fire};
+use crate::cli::client::sink::cue;
 use crate::support::*;
 
 const UNKNOWN: &str = "0198c0de-7a10-7c3e-9d52-1f0a6b3c4d5e";
@@ -36,13 +36,13 @@ fn the_end_of_a_run_ends_the_wait_also_over_a_restart() {
         (Server::with_user(DEV_UNLIMITED), Receiver::with(Reaction::Hang));
     let home = ClientHome::signed_in(&server, &user);
     let cue = cue(&user, "report", &receiver, 1);
-    let run = fire(&user, &cue);
+    let run = user.fire(&cue);
     receiver.wait_hanging(1);
     let mut wait = LiveCommand::start(&home, &["run", "wait", &run, "-q"]);
     receiver.release();
     assert_eq!(wait.end(), (Some(0), vec![run]), "{}", wait.stderr);
     receiver.react(Reaction::Hang);
-    let run = fire(&user, &cue);
+    let run = user.fire(&cue);
     receiver.wait_hanging(1);
     let mut wait = LiveCommand::start(&home, &["run", "wait", &run, "-q"]);
     server.kill();
@@ -77,14 +77,14 @@ fn a_wait_ends_with_its_time_or_with_its_cue() {
         (Server::with_user(DEV_UNLIMITED), Receiver::with(Reaction::Status(500)));
     let home = ClientHome::signed_in(&server, &user);
     let cue = cue(&user, "report", &receiver, 2);
-    let run = fire(&user, &cue);
+    let run = user.fire(&cue);
     let error = home.fails(&["run", "wait", &run, "--timeout", "1s"], 1);
     assert_contains(&error, &[&format!("stopped waiting; the run continues: cued run wait {run}")]);
     assert_eq!(home.json_error(&["run", "wait", UNKNOWN], 3)["code"], "execution_not_found");
     home.fails(&["run", "wait", UNKNOWN, "--timeout", "never"], 2);
     assert!(home.ok(&["run", "wait", UNKNOWN, "--curl"]).contains(UNKNOWN));
     let mut wait = LiveCommand::start(&home, &["run", "wait", &run]);
-    user.delete(&format!("/v1/cues/{cue}")).expect(204);
+    user.delete(&cue_path(&cue)).expect(204);
     assert_eq!(wait.end(), (Some(3), vec![]), "{}", wait.stderr);
 }
 
@@ -124,7 +124,7 @@ fn many_failed_runs_are_replayed_in_parts_each_once() {
     );
     let done = desk.home.json(&["run", "replay", "--failed", "-y"]);
     assert_has(&done, json!({"matched": 2_500, "replayed": 2_500, "skipped": []}));
-    assert_eq!(done["execution_ids"].as_array().unwrap().len(), 2_500);
+    assert_eq!(done.list("execution_ids").len(), 2_500);
     assert_eq!(replays(&desk), (2_500, 2_500));
 }
 
@@ -165,7 +165,7 @@ fn naming_server(pages: Vec<Vec<String>>) -> Receiver {
             let page = requests.fetch_add(1, Ordering::Relaxed);
             json!({"matched": pages[page].len(), "dry_run": true, "ids": pages[page], "has_more": page + 1 < pages.len()})
         } else {
-            let count = body["ids"].as_array().unwrap().len();
+            let count = body.list("ids").len();
             json!({"matched": count, "replayed": count, "skipped": [], "execution_ids": body["ids"]})
         };
         Reaction::Full(

@@ -45,7 +45,7 @@ fn a_cue_is_tested_with_its_call_and_its_payload() {
     let sent = receiver.deliveries().remove(1);
     assert_eq!((sent.method.as_str(), sent.json()), ("POST", json!({"a": 1})));
     assert_eq!((sent.header("authorization"), sent.header("x-own")), (Some("other"), Some("1")));
-    assert_eq!(user.get("/v1/executions").expect(200)["total"], 0);
+    assert_eq!(user.read("/v1/executions")["total"], 0);
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn a_test_of_a_url_that_fails_exits_with_8() {
     receiver.react(answer(200, &"x".repeat(3_000)));
     let cut = home.ok(&["cue", "test", "--url", &url]);
     assert!(cut.ends_with(&format!("{}\n(the rest is not shown)\n", "x".repeat(2_000))), "{cut}");
-    assert_eq!(user.get("/v1/cues").expect(200)["total"], 0);
+    assert_eq!(user.read("/v1/cues")["total"], 0);
 }
 
 #[test]

@@ -41,7 +41,7 @@ fn a_gigabyte_of_output_takes_no_memory_and_its_end_is_kept() {
     let mut worker = shop.start("w", &["--task", "t"], &script);
     worker.says("run started");
     fs::write(go, "").unwrap();
-    let result = shop.reported(&execution)["outcome"]["result"].as_str().unwrap().to_owned();
+    let result = shop.reported(&execution)["outcome"].text("result").to_owned();
     assert!(result.len() == 4096 && result.ends_with("xend"), "{result}");
     let peak = peak_mb(worker.pid());
     assert!(peak < 64, "{peak} MB");
@@ -107,7 +107,7 @@ fn a_worker_that_waits_runs_what_comes() {
     let shop = Workshop::new();
     let mut worker = shop.start("w", &["--task", "t"], "echo $CUED_TASK");
     until("the worker is listed", || {
-        let workers = shop.user.get("/v1/workers").expect(200);
+        let workers = shop.user.read("/v1/workers");
         (workers["workers"][0]["worker_id"] == "w"
             && workers["workers"][0]["handlers"] == json!(["t"]))
         .then_some(())
@@ -144,7 +144,7 @@ fn a_command_that_exceeds_the_grace_time_is_ended_and_reported() {
     shop.has_begun();
     assert_eq!(worker.stop(), 0);
     let seen = shop.look(&execution);
-    let error = seen["outcome"]["error"].as_str().unwrap();
+    let error = seen["outcome"].text("error");
     assert!(seen["status"] == "failed" && error.ends_with("worker stopped"), "{error}");
 }
 
@@ -162,7 +162,7 @@ fn a_second_signal_ends_the_commands_at_once_and_a_third_kills_them() {
     until("the command is terminated", || terminated.exists().then_some(()));
     worker.signal("-INT");
     assert_eq!(worker.ended(), 0);
-    let error = shop.look(&execution)["outcome"]["error"].as_str().unwrap().to_owned();
+    let error = shop.look(&execution)["outcome"].text("error").to_owned();
     // The shell may report the end of its children.
     assert!(error.ends_with("worker stopped"), "{error}");
 }
@@ -173,7 +173,7 @@ fn an_interrupted_wait_for_one_run_exits_with_130() {
     let mut worker = shop.start("w", &["--task", "t", "--once"], "true");
     worker.says("worker started");
     until("the worker is listed", || {
-        (shop.user.get("/v1/workers").expect(200)["workers"] != json!([])).then_some(())
+        (shop.user.read("/v1/workers")["workers"] != json!([])).then_some(())
     });
     worker.signal("-INT");
     assert_eq!(worker.ended(), 130);
