@@ -111,11 +111,9 @@ fn a_disabled_user_has_no_keys_and_no_runs_until_it_is_enabled() {
     let server = Server::with_test_clock("2026-01-05T00:00:00Z");
     let (ann, bob) =
         (server.client().register("ann@example.com"), server.client().register("bob@x.com"));
-    bob.create(&json!({"name": "work", "transport": "worker",
-                       "schedule": {"type": "recurring", "cron": "0 * * * *"}}));
-    let cue = ann.create(&json!({"name": "work", "transport": "worker",
-                                 "schedule": {"type": "recurring", "cron": "0 * * * *"}}));
-    let path = format!("/v1/cues/{}", id(&cue));
+    bob.create(&hourly_cue("work"));
+    let cue = ann.create(&hourly_cue("work"));
+    let path = cue_path(&cue);
     let text = fails(&server.db(), &["user", "enable", "ann@example.com"], 1);
     assert!(text.contains("ann@example.com is not disabled"), "{text}");
     fails(&server.db(), &["user", "enable", "eve@example.com"], 1);

@@ -377,10 +377,8 @@ fn a_patch_fires_nothing_while_the_clock_is_behind_the_file() {
 #[test]
 fn a_due_run_fires_before_on_failure_pauses_its_cue() {
     let (api, user) = behind();
-    let cue = json!({
-        "name": "work", "transport": "worker", "schedule": {"type": "recurring", "cron": "* * * * *"},
-        "on_failure": {"email": false, "pause": true},
-    });
+    let pausing = json!({"on_failure": {"email": false, "pause": true}});
+    let cue = with(worker_cue("work", "* * * * *"), pausing);
     let created = user.post("/v1/cues", &cue).json();
     let path = format!("/v1/cues/{}", id(&created));
     let due = created.text("next_run").replace("+00:00", "Z");

@@ -426,14 +426,8 @@ fn pour(stream: &mut TcpStream) {
 }
 
 fn fire(user: &Client, url: &str) -> String {
-    let cue = user.create(&json!({
-        "name": "hook",
-        "schedule": {"type": "recurring", "cron": "0 0 1 1 *"},
-        "callback": {"url": url},
-        "retry": {"max_attempts": 1},
-        "on_failure": {"email": false},
-    }));
-    user.fire(&cue)
+    let more = json!({"retry": {"max_attempts": 1}, "on_failure": {"email": false}});
+    user.fire(&user.create(&with(webhook_cue("hook", YEARLY, url), more)))
 }
 
 /// Status, HTTP status and error of an execution.

@@ -72,9 +72,7 @@ fn stored_payloads_are_answered_as_their_text() {
     let cue = create_with(&user, &payload).expect(201);
     let path = cue_path(&cue);
     let fire = format!("{path}/fire");
-    for _ in 0..8 {
-        user.bare("POST", &fire).expect(200);
-    }
+    (0..8).for_each(|_| drop(user.bare("POST", &fire).expect(200)));
     let mut listed = Vec::new();
     let user = user.unchecked();
     let added = added_mb(&server, || listed = user.get("/v1/executions/claimable").body);

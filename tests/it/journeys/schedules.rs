@@ -5,9 +5,7 @@ use std::sync::mpsc;
 use cued::store::db::counters;
 use rusqlite::Connection;
 
-use crate::journeys::{
-    at, cron, due_instants, id, in_zone, instants_of, read_cue, webhook, worker,
-};
+use crate::journeys::{at, cron, due_instants, id, in_zone, instants_of, webhook, worker};
 use crate::support::*;
 
 #[test]
@@ -25,7 +23,7 @@ fn a_recurring_cue_runs_at_each_of_its_times_until_it_is_deleted() {
         due_instants(&receiver.deliveries()),
         ["05", "06", "07", "08", "09"].map(|day| format!("2026-01-{day}T09:00:00Z"))
     );
-    let seen = read_cue(&user, &cue);
+    let seen = user.cue(&cue);
     assert_has(&seen, json!({"run_count": 5, "last_run": "2026-01-09T09:00:00Z"}));
     assert_eq!(seen["next_run"], "2026-01-12T09:00:00+00:00");
     let newest = &seen["executions"][0];
@@ -56,7 +54,7 @@ fn a_repeated_hour_runs_a_daily_cue_once_and_an_hourly_cue_each_hour() {
     // One local day of 25 hours.
     user.advance_to("2026-10-25T22:59:00Z");
     assert_eq!(instants_of(&user.executions_of(id(&nightly))), ["2026-10-25T00:30:00Z"]);
-    assert_eq!(read_cue(&user, &quarters)["run_count"], 99, "the clock started at midnight");
+    assert_eq!(user.cue(&quarters)["run_count"], 99, "the clock started at midnight");
     let hours = user.executions_of(id(&even_hours));
     assert_eq!(hours.len(), 11, "{:?}", instants_of(&hours));
 }
@@ -80,7 +78,7 @@ fn runs_skipped_by_a_pause_are_not_missed() {
     );
     let missed = user.read(&format!("{path}/missed"));
     assert_eq!((&missed["missed"], &missed["total"]), (&json!([]), &json!(0)));
-    assert_eq!(read_cue(&user, &cue)["missed_count"], 0);
+    assert_eq!(user.cue(&cue)["missed_count"], 0);
 }
 
 #[test]
@@ -91,7 +89,7 @@ fn a_paused_cue_rejects_a_past_instant() {
     user.patch(&path, &json!({"status": "paused"})).expect(200);
     let past = json!({"schedule": at("2026-01-04T00:00:00Z")});
     user.patch(&path, &past).expect_error(400, "invalid_schedule");
-    assert_eq!(read_cue(&user, &cue)["schedule"], cue["schedule"]);
+    assert_eq!(user.cue(&cue)["schedule"], cue["schedule"]);
     let future = user.patch(&path, &json!({"schedule": at("2026-01-06T00:00:00Z")})).expect(200);
     assert_eq!((&future["status"], &future["next_run"]), (&json!("paused"), &Value::Null));
     user.advance("P2D");
@@ -109,9 +107,9 @@ fn a_once_cue_completes_with_its_execution() {
     let botched = user.create(&worker(at("2026-01-05T01:00:00Z")));
     assert_eq!(delivered["next_run"], "2026-01-05T01:00:00+00:00");
     user.advance("PT1H");
-    assert_eq!(read_cue(&user, &delivered)["status"], "completed");
+    assert_eq!(user.cue(&delivered)["status"], "completed");
     for (cue, success, status) in [(&done, true, "completed"), (&botched, false, "failed")] {
-        let under_way = read_cue(&user, cue);
+        let under_way = user.cue(cue);
         assert_has(&under_way, json!({"status": "active", "next_run": null}));
         let execution = user.only_execution(id(cue));
         assert_eq!((&execution["status"], &execution["attempts"]), (&json!("pending"), &json!(0)));
@@ -123,7 +121,7 @@ fn a_once_cue_completes_with_its_execution() {
         let over = user.read(&path);
         assert_eq!(over["status"], json!(if success { "success" } else { "failed" }));
         assert_eq!(over["outcome"]["result"], "as it went");
-        assert_eq!(read_cue(&user, cue)["status"], status);
+        assert_eq!(user.cue(cue)["status"], status);
     }
     for (status, total) in [("active", 0), ("completed", 2), ("failed", 1)] {
         assert_eq!(user.read(&format!("/v1/cues?status={status}"))["total"], total, "{status}");
@@ -158,7 +156,7 @@ fn runs_missed_during_downtime_follow_the_catch_up_policy() {
     };
     assert_eq!(instants_of(&user.executions_of(id(&latest))), ["2026-01-05T02:00:00Z"]);
     assert_eq!(missed(&latest), gap("2026-01-05T00:05:00Z", "2026-01-05T01:55:00Z", 23));
-    assert_eq!(read_cue(&user, &latest)["missed_count"], 23);
+    assert_eq!(user.cue(&latest)["missed_count"], 23);
 
     let executions = user.executions_of(id(&all));
     assert_eq!(executions.len(), 24);
@@ -175,7 +173,7 @@ fn runs_missed_during_downtime_follow_the_catch_up_policy() {
     // A `once` cue always fires.
     assert_eq!(instants_of(&user.executions_of(id(&once))), ["2026-01-05T00:30:00Z"]);
     for cue in [&latest, &all, &none] {
-        assert_eq!(read_cue(&user, cue)["next_run"], "2026-01-05T02:05:00+00:00");
+        assert_eq!(user.cue(cue)["next_run"], "2026-01-05T02:05:00+00:00");
     }
 }
 

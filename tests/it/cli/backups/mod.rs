@@ -18,17 +18,13 @@ pub const BEGIN: &str = "2026-01-01T10:30:00Z";
 
 /// A worker cue that runs every hour.
 pub fn work(user: &Client) -> String {
-    id(&user.create(&json!({"name": "work", "transport": "worker",
-                            "schedule": {"type": "recurring", "cron": "0 * * * *"}})))
-    .to_owned()
+    id(&user.create(&hourly_cue("work"))).to_owned()
 }
 
 /// A cue that calls `url` every hour, with a single attempt.
 pub fn hook(user: &Client, url: &str) -> String {
-    id(&user
-        .create(&json!({"name": "hook", "callback": {"url": url}, "retry": {"max_attempts": 1},
-                            "schedule": {"type": "recurring", "cron": "0 * * * *"}})))
-    .to_owned()
+    let once = json!({"retry": {"max_attempts": 1}});
+    id(&user.create(&with(webhook_cue("hook", "0 * * * *", url), once))).to_owned()
 }
 
 /// Fires a cue; returns the id of the execution.

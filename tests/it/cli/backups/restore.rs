@@ -57,9 +57,7 @@ fn a_file_in_use_by_a_server_is_not_replaced() {
 #[test]
 fn the_wal_of_a_killed_server_does_not_enter_the_restored_file() {
     let (mut server, user, backup) = backed_up();
-    for _ in 0..50 {
-        work(&user);
-    }
+    (0..50).for_each(|_| drop(work(&user)));
     server.kill();
     assert!(fs::metadata(beside(&server.db(), "-wal")).unwrap().len() > 0);
     ok(&server.db(), &["restore", &backup, "--replace"]);

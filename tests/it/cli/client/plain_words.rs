@@ -12,10 +12,7 @@ fn runs_above_the_limit_of_the_plan_are_explained_with_the_remedy() {
     let flags = ["--dev", "--test-clock", START, "--plans", plans.to_str().unwrap()];
     let (desk, receiver) = (Desk::at(Server::start(&flags)), Receiver::start());
     let (home, user) = (&desk.home, &desk.user);
-    let cue = user.create(
-        &json!({"name": "minutely", "schedule": {"type": "recurring", "cron": "* * * * *"},
-                                  "callback": {"url": receiver.url()}}),
-    );
+    let cue = user.create(&webhook_cue("minutely", "* * * * *", &receiver.url()));
     let runs = |home: &ClientHome| {
         [["account", "usage"].as_slice(), &["whoami"]].map(|line| {
             let shown = home.ok(line);
@@ -57,7 +54,7 @@ fn the_limit_of_an_operators_own_plan_is_lifted_by_the_operator_and_that_of_othe
     let server = Server::start(&["--dev", "--plans", plans.to_str().unwrap()]);
     let [operator, other] =
         ["ann", "bob"].map(|name| server.client().register(&format!("{name}@example.com")));
-    let body = json!({"name": "a", "schedule": {"type": "recurring", "cron": "@daily"}, "transport": "worker"});
+    let body = hourly_cue("a");
     for (user, remedy) in
         [(&operator, "or start this server with --limits off"), (&other, "or upgrade")]
     {

@@ -208,9 +208,7 @@ fn a_login_waits_for_a_server_that_is_away() {
 #[test]
 fn too_many_logins_are_a_limit_and_no_server_is_a_failure() {
     let mailing = MailingServer::open(OPEN);
-    for _ in 0..5 {
-        mailing.code();
-    }
+    (0..5).for_each(|_| drop(mailing.code()));
     let home = ClientHome::new();
     let error = home.json_error(&["login", &mailing.server.url()], 6);
     assert_eq!(error["code"], json!("rate_limit_exceeded"));

@@ -25,10 +25,9 @@ fn a_cue_is_tested_with_its_call_and_its_payload() {
     let headers = json!({"Authorization": "Bearer t", "X-Own": "1"});
     let callback =
         json!({"url": receiver.url(), "method": "PUT", "headers": headers, "timeout_seconds": 5});
-    let schedule = json!({"type": "recurring", "cron": "0 0 1 7 *"});
-    let text = r#"{"name": "nightly", "schedule": S, "callback": C, "payload": {"big": 123456789012345678901234567890}}"#;
-    let body = text.replace('S', &schedule.to_string()).replacen('C', &callback.to_string(), 1);
-    assert_eq!(user.call("POST", "/v1/cues", &[], body.as_bytes()).unwrap().status, 201);
+    let more =
+        json!({"callback": callback, "payload": {"big": 123456789012345678901234567890_u128}});
+    user.create(&with(webhook_cue("nightly", YEARLY, &receiver.url()), more));
     receiver.react(answer(200, "done\nand more"));
     let printed = home.ok(&["cue", "test", "nightly"]);
     assert_eq!(

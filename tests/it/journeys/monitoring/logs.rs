@@ -368,9 +368,7 @@ fn the_watchdog_is_notified_while_running_and_while_stopping() {
     let (manager, path) = Boss::at(&folder);
     let (mut server, addr) = started(&[("NOTIFY_SOCKET", &path), ("WATCHDOG_USEC", "20000")]);
     assert_eq!(manager.hears(), format!("READY=1\nSTATUS=Serving on http://{addr}"));
-    for _ in 0..3 {
-        assert_eq!(manager.hears(), "WATCHDOG=1");
-    }
+    (0..3).for_each(|_| assert_eq!(manager.hears(), "WATCHDOG=1"));
     // A running request keeps the port open. The server asks for its body once it runs.
     let mut waiting = TcpStream::connect(addr).unwrap();
     let head = b"POST /v1/auth/register HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\
@@ -383,9 +381,7 @@ fn the_watchdog_is_notified_while_running_and_while_stopping() {
         scope.spawn(|| signal("-TERM", server.0.id()));
         assert!(manager.hears_beside_life().starts_with("STOPPING=1"));
     });
-    for _ in 0..3 {
-        assert_eq!(manager.hears(), "WATCHDOG=1");
-    }
+    (0..3).for_each(|_| assert_eq!(manager.hears(), "WATCHDOG=1"));
     drop(waiting);
     assert_eq!(server.0.wait().unwrap().code(), Some(0));
 }
@@ -438,9 +434,7 @@ fn a_failing_disk_does_not_stop_the_watchdog_notifications() {
     // No commit gets past this lock.
     drop(fixture.app.store.write(|tx| Ok(tx.commit_hook(Some(|| true))?)).wait());
     let watchdog = watched(&fixture, &path);
-    for _ in 0..3 {
-        assert_eq!(manager.hears(), "WATCHDOG=1");
-    }
+    (0..3).for_each(|_| assert_eq!(manager.hears(), "WATCHDOG=1"));
     watchdog.stop();
 }
 

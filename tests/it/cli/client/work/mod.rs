@@ -30,11 +30,8 @@ impl Workshop {
     pub fn cue(&self, task: &str, payload: &Value) -> String {
         let mut payload = payload.clone();
         payload["task"] = json!(task);
-        let cue = json!({
-            "name": format!("cue of {task}"), "transport": "worker", "payload": payload,
-            "schedule": {"type": "recurring", "cron": "0 0 1 1 *"},
-        });
-        self.user.create(&cue).text("id").to_owned()
+        let cue = worker_cue(&format!("cue of {task}"), YEARLY);
+        id(&self.user.create(&with(cue, json!({ "payload": payload })))).to_owned()
     }
 
     /// Runs a cue: the id of the execution.

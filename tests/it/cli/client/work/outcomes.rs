@@ -10,18 +10,8 @@ fn a_command_that_takes_too_long_is_ended_with_its_children() {
     let shop = Workshop::new();
     let (execution, pid) = (shop.execution("t"), shop.path("pid"));
     let script = format!("sleep 600 & echo $! >{}; echo begun >&2; wait", pid.display());
-    let run = shop.home.run(&[
-        "work",
-        "--task",
-        "t",
-        "--once",
-        "--timeout",
-        "1s",
-        "--",
-        "sh",
-        "-c",
-        &script,
-    ]);
+    let command = words("work --task t --once --timeout 1s -- sh -c");
+    let run = shop.home.run(&[&command[..], &[&script]].concat());
     exits(&run, 8);
     assert!(run.stderr.contains("1 of 1 run failed: timed out after 1 s"), "{}", run.stderr);
     assert_eq!(shop.reported(&execution)["outcome"]["error"], "begun\ntimed out after 1 s");
@@ -88,12 +78,9 @@ fn two_workers_run_each_of_many_executions_exactly_once() {
     let names = ["one", "other"];
     let mut workers = names.map(|name| shop.start(name, &["--task", "t", "--jobs", "4"], &script));
     for execution in &executions {
-        let seen = shop.reported(execution);
-        assert_eq!((&seen["status"], &seen["attempts"]), (&json!("success"), &json!(1)));
+        assert_has(&shop.reported(execution), json!({"status": "success", "attempts": 1}));
     }
-    for worker in &mut workers {
-        assert_eq!(worker.stop(), 0);
-    }
+    workers.iter_mut().for_each(|worker| assert_eq!(worker.stop(), 0));
     let handled = fs::read_to_string(shop.path("handled")).unwrap();
     let mut counts = BTreeMap::<&str, u32>::new();
     for line in handled.lines() {
