@@ -10,8 +10,6 @@ pub mod cue_fields;
 pub mod execution;
 pub mod ids;
 pub mod json;
-#[cfg(test)]
-mod json_tests;
 pub mod mails;
 pub mod notification;
 pub mod row_keys;

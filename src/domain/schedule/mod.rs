@@ -9,8 +9,6 @@ mod instant;
 pub mod interval;
 mod occurrence;
 pub mod planned;
-#[cfg(test)]
-mod schedule_tests;
 pub mod wall_clock;
 pub mod words;
 mod zone;

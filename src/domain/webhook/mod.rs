@@ -6,6 +6,4 @@ pub mod canonical_json;
 pub mod delivery;
 pub mod echo;
 pub mod flow;
-#[cfg(test)]
-mod international_name_tests;
 pub mod signature;

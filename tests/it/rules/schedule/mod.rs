@@ -1,5 +1,5 @@
 //! Tables of schedules: cron expressions, clock changes, words, and their errors. What needs no table is tested beside the
-//! code, in `src/domain/schedule/schedule_tests.rs`.
+//! code, in `src/domain/schedule`.
 
 mod random;
 
