@@ -310,6 +310,8 @@ fn next_record(rest: &mut &'static [u8]) -> Option<(&'static str, &'static [u8])
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::api_error::{ErrorCode, Refusal};
+    use crate::domain::schedule::{CatchUp, Schedule};
 
     #[test]
     fn every_zone_of_the_database_is_built_in_with_its_rules() {
@@ -360,5 +362,39 @@ mod tests {
         assert_eq!(strict, "`Berlin` is not a time zone; did you mean Europe/Berlin?");
         let long = "x".repeat(100_000);
         assert!(Zone::find_place(&long).unwrap_err().to_string().len() < 200);
+    }
+
+    fn refusal(name: &str) -> Refusal {
+        Schedule::recurring("@daily", name, CatchUp::Latest).unwrap_err().into()
+    }
+
+    #[test]
+    fn only_iana_names_are_zones() {
+        for name in
+            " | Z | +02:00 | UTC+2 | CEST | Mars/Phobos | Europe/Berlin  | America | localtime | Factory | \
+            POSIXRULES | posix/Europe/Berlin | Right/UTC | Etc/Unknown | EST5EDT,M3.2.0,M11.1.0 | \
+            ../zoneinfo/UTC | /etc/localtime | zone.tab"
+                .split(" | ")
+        {
+            assert_eq!(refusal(name).code, ErrorCode::InvalidTimezone, "{name}");
+            assert!(Zone::find_built_in(name).is_err(), "{name}");
+        }
+        for (name, canonical) in [
+            ("utc", "UTC"),
+            ("UTC", "UTC"),
+            ("etc/utc", "Etc/UTC"),
+            ("AMERICA/new_york", "America/New_York"),
+            ("US/Pacific", "US/Pacific"),
+            ("Etc/GMT-3", "Etc/GMT-3"),
+        ] {
+            assert_eq!(Zone::find(name).unwrap().name(), canonical);
+            // A system without a database has the same names.
+            assert_eq!(Zone::find_built_in(name).unwrap().name(), canonical);
+        }
+        let refusal = refusal("+02:00");
+        assert_eq!(
+            refusal.message,
+            "`+02:00` is not a time zone; use an IANA name such as Europe/Berlin, or UTC"
+        );
     }
 }

@@ -66,7 +66,7 @@ fn the_first_user_can_be_added_before_the_first_start() {
     let printed = ok(&server.db(), &["user", "add", " Ann@Example.com"]);
     assert_eq!((value(&printed, "email"), mode(&server.db())), ("ann@example.com", 0o600));
     server.restart();
-    let me = server.client().with_key(value(&printed, "api key")).get("/v1/auth/me").expect(200);
+    let me = server.client().with_key(value(&printed, "api key")).read("/v1/auth/me");
     assert_has(&me, json!({"id": value(&printed, "user"), "email": "ann@example.com"}));
 }
 
@@ -77,7 +77,7 @@ fn an_operator_is_appointed_and_dismissed_while_the_server_runs() {
         (server.client().register("ann@example.com"), server.client().register("bob@example.com"));
     let said = ok(&server.db(), &["user", "set-operator", "bob@example.com", "on"]);
     assert_eq!(said, "bob@example.com is now an operator\n");
-    bob.get("/v1/admin/users").expect(200);
+    bob.read("/v1/admin/users");
     let said = ok(&server.db(), &["user", "set-operator", "ann@example.com", "off"]);
     assert_eq!(said, "ann@example.com is no longer an operator\n");
     ann.get("/v1/admin/users").expect_error(404, "not_found");
@@ -94,7 +94,7 @@ fn a_plan_set_while_the_server_runs_applies_at_once() {
     let server = Server::start(&["--dev"]);
     let user = server.client().register("ann@example.com");
     ok(&server.db(), &["user", "set-plan", "ann@example.com", "scale"]);
-    let me = user.get("/v1/auth/me").expect(200);
+    let me = user.read("/v1/auth/me");
     assert_eq!((&me["plan"], &me["rate_limit_per_minute"]), (&json!("scale"), &json!(500)));
 
     let plans = server.db().with_file_name("plans.json");
@@ -103,7 +103,7 @@ fn a_plan_set_while_the_server_runs_applies_at_once() {
     let plans = plans.to_str().unwrap();
     ok(&server.db(), &["user", "set-plan", "ann@example.com", "gold", "--plans", plans]);
     fails(&server.db(), &["user", "set-plan", "ann@example.com", "pro", "--plans", plans], 2);
-    assert_eq!(user.get("/v1/auth/me").expect(200)["plan"], "gold");
+    assert_eq!(user.read("/v1/auth/me")["plan"], "gold");
 }
 
 #[test]
@@ -111,11 +111,9 @@ fn a_disabled_user_has_no_keys_and_no_runs_until_it_is_enabled() {
     let server = Server::with_test_clock("2026-01-05T00:00:00Z");
     let (ann, bob) =
         (server.client().register("ann@example.com"), server.client().register("bob@x.com"));
-    bob.create(&json!({"name": "work", "transport": "worker",
-                       "schedule": {"type": "recurring", "cron": "0 * * * *"}}));
-    let cue = ann.create(&json!({"name": "work", "transport": "worker",
-                                 "schedule": {"type": "recurring", "cron": "0 * * * *"}}));
-    let path = format!("/v1/cues/{}", id(&cue));
+    bob.create(&hourly_cue("work"));
+    let cue = ann.create(&hourly_cue("work"));
+    let path = cue_path(&cue);
     let text = fails(&server.db(), &["user", "enable", "ann@example.com"], 1);
     assert!(text.contains("ann@example.com is not disabled"), "{text}");
     fails(&server.db(), &["user", "enable", "eve@example.com"], 1);
@@ -130,8 +128,8 @@ fn a_disabled_user_has_no_keys_and_no_runs_until_it_is_enabled() {
 
     let text = ok(&server.db(), &["user", "enable", "ann@example.com"]);
     assert!(text.contains("keys work again") && text.contains("stay paused"), "{text}");
-    ann.get("/v1/auth/me").expect(200);
-    let paused = ann.get(&path).expect(200);
+    ann.read("/v1/auth/me");
+    let paused = ann.read(&path);
     assert_eq!((&paused["status"], &paused["next_run"]), (&json!("paused"), &json!(null)));
     let failed = &paused["executions"][0];
     assert_has(failed, json!({"status": "failed", "error_message": "account_disabled"}));
@@ -149,7 +147,7 @@ fn keys_are_added_listed_and_revoked_while_the_server_runs() {
     let printed = ok(&server.db(), &["key", "add", "ann@example.com", "--name", "backup"]);
     let (id, key) = (value(&printed, "id"), value(&printed, "api key"));
     let backup = server.client().with_key(key);
-    backup.get("/v1/auth/me").expect(200);
+    backup.read("/v1/auth/me");
     let listed = ok(&server.db(), &["key", "list", "ann@example.com"]);
     let shown = rows(&listed);
     assert_eq!(shown.iter().map(|row| row[1].as_str()).collect::<Vec<_>>(), ["default", "backup"]);
@@ -158,10 +156,10 @@ fn keys_are_added_listed_and_revoked_while_the_server_runs() {
 
     ok(&server.db(), &["key", "revoke", id]);
     backup.get("/v1/auth/me").expect_error(401, "invalid_api_key");
-    user.get("/v1/auth/me").expect(200);
+    user.read("/v1/auth/me");
     let said = fails(&server.db(), &["key", "revoke", &shown[0][0]], 1);
     assert!(said.contains("last API key"), "{said}");
-    user.get("/v1/auth/me").expect(200);
+    user.read("/v1/auth/me");
 }
 
 #[test]

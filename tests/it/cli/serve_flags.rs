@@ -95,11 +95,7 @@ fn an_ephemeral_server_uses_an_explicit_listen_address() {
 
 #[test]
 fn explicit_flags_override_dev() {
-    let hook = json!({
-        "name": "hook",
-        "schedule": {"type": "recurring", "cron": "0 9 * * *"},
-        "callback": {"url": "http://127.0.0.1:9/"},
-    });
+    let hook = webhook_cue("hook", YEARLY, "http://127.0.0.1:9/");
     let open = ServeProcess::new(&["--ephemeral"], &[]);
     open.client().register("a@example.com").post("/v1/cues", &hook).expect(201);
     let public = ServeProcess::new(&["--ephemeral", "--allow-callbacks-to", "public"], &[]);
@@ -280,8 +276,7 @@ fn a_downgrade_is_refused_with_the_way_back() {
 fn a_server_whose_file_has_seen_the_future_is_degraded_until_its_clock_is_accepted() {
     let mut ahead = Server::with_test_clock("2060-01-01T00:00:00Z");
     let user = ahead.user();
-    let minutely = json!({"name": "n", "transport": "worker", "schedule": {"type": "recurring", "cron": "* * * * *"}});
-    let cue = user.create(&minutely)["id"].as_str().unwrap().to_owned();
+    let cue = cue_path(&user.create(&worker_cue("n", "* * * * *")));
     user.advance("PT2M");
     ahead.stop();
     let server = Server::start_on(
@@ -301,13 +296,10 @@ fn a_server_whose_file_has_seen_the_future_is_degraded_until_its_clock_is_accept
 
     let said = ok(&server.db(), &["clock", "accept"]);
     assert_contains(&said, &["from 2060-01-01T00:02:00Z to ", "1 cue recomputed"]);
-    until("the server goes on", || {
-        (user.get("/health").expect(200)["status"] == "healthy").then_some(())
-    });
+    until("the server goes on", || (user.read("/health")["status"] == "healthy").then_some(()));
     assert_eq!(home.ok(&["health", "--local", "--listen", &listen]), "healthy\n");
     assert!(scrape(&server).value("cued_clock_behind_seconds", &[]) == 0.0);
-    let next =
-        user.get(&format!("/v1/cues/{cue}")).expect(200)["next_run"].as_str().unwrap().to_owned();
+    let next = user.read(&cue).text("next_run").to_owned();
     assert!(next.starts_with("20") && !next.starts_with("2060"), "{next}");
     let said = ok(&server.db(), &["clock", "accept"]);
     assert!(said.contains("nothing to set back"), "{said}");
@@ -321,13 +313,8 @@ fn the_first_line_is_the_address_although_mails_wait() {
     let mail = ["--smtp-url", "smtp://127.0.0.1:9", "--mail-from", "cued@example.com"];
     let clock = ["--test-clock", "2030-01-01T00:00:00Z"];
     let (mut server, user) = Server::with_user(&[DEV_UNLIMITED, &clock, &mail].concat());
-    let cue = json!({"name": "n", "transport": "worker", "schedule": {"type": "recurring", "cron": "0 0 1 1 *"}});
-    let cue = user.create(&cue);
-    let cue = format!("/v1/cues/{}/fire", id(&cue));
-    for _ in 0..5 {
-        let run = user.post(&cue, &json!({})).expect(200);
-        user.report(run["execution_id"].as_str().unwrap(), &json!({"success": false}));
-    }
+    let cue = user.create(&worker_cue("n", YEARLY));
+    (0..5).for_each(|_| drop(user.report(&user.fire(&cue), &json!({"success": false}))));
     user.settle();
     assert_eq!(server.stop(), Some(0));
     // Each start prints the mails, for there is no mail server. Where they come first, it is in one of three or so.

@@ -239,9 +239,7 @@ fn the_dns_cache_is_bounded_and_names_beyond_it_still_resolve() {
     let script = Script::new(&["8.8.8.8"]);
     let guard = AddressGuard::new(script.clone(), AddressPolicy::default(), seconds.clock());
     let url = |n: usize| format!("http://n{n}.example/");
-    for n in 0..=MAX_CACHED {
-        assert!(resolve(&guard, &url(n)).is_ok());
-    }
+    (0..=MAX_CACHED).for_each(|n| assert!(resolve(&guard, &url(n)).is_ok()));
     assert!(resolve(&guard, &url(0)).is_ok());
     assert_eq!(script.asked(), MAX_CACHED + 1);
     // The entry beyond the limit is not kept until others have expired.

@@ -21,12 +21,29 @@ fn release_expired(fixture: &Fixture) -> usize {
     release_expired_claims(&fixture.app, fixture.now()).unwrap().released
 }
 
-#[test]
-fn a_claim_without_heartbeats_expires_with_its_lease() {
+/// An execution that `w1` has claimed, and its user.
+fn claimed() -> (Fixture, UserKey, ExecutionId) {
     let fixture = Fixture::new();
     let user = fixture.user("ada");
     let id = fixture.run(&fixture.worker_cue(user, |_| ()), json!({}));
     fixture.claim(user, id, "w1");
+    (fixture, user, id)
+}
+
+/// 450 executions, all claimed by one worker, and their user.
+fn crowd(worker: &str) -> (Fixture, UserKey) {
+    let fixture = Fixture::new();
+    let user = fixture.user("ada");
+    fixture.runs(&fixture.worker_cue(user, |_| ()), (0..450).map(|_| json!({})));
+    let claim = |_| claim_next(&fixture.app, user, None, worker.to_owned());
+    let claims: Vec<_> = (0..450).map(claim).collect();
+    assert!(claims.into_iter().all(|claim| claim.wait().is_ok()));
+    (fixture, user)
+}
+
+#[test]
+fn a_claim_without_heartbeats_expires_with_its_lease() {
+    let (fixture, user, id) = claimed();
     assert_eq!(next_end(&fixture), Some(after_begin(900)));
     fixture.advance(899);
     assert_eq!(release_expired(&fixture), 0);
@@ -76,13 +93,7 @@ fn a_claim_outlasts_its_lease_while_its_worker_sends_heartbeats() {
 
 #[test]
 fn claims_that_overrun_are_looked_at_once_per_heartbeat_in_bounded_batches() {
-    let fixture = Fixture::new();
-    let user = fixture.user("ada");
-    let cue = fixture.worker_cue(user, |_| ());
-    fixture.runs(&cue, (0..450).map(|_| json!({})));
-    let claims: Vec<_> =
-        (0..450).map(|_| claim_next(&fixture.app, user, None, "alive".to_owned())).collect();
-    assert!(claims.into_iter().all(|claim| claim.wait().is_ok()));
+    let (fixture, user) = crowd("alive");
     fixture.advance(899);
     fixture.heartbeat(user, "alive");
     fixture.advance(1);
@@ -95,10 +106,7 @@ fn claims_that_overrun_are_looked_at_once_per_heartbeat_in_bounded_batches() {
 
 #[test]
 fn a_heartbeat_of_a_clock_that_ran_ahead_does_not_keep_a_claim() {
-    let fixture = Fixture::new();
-    let user = fixture.user("ada");
-    let id = fixture.run(&fixture.worker_cue(user, |_| ()), json!({}));
-    fixture.claim(user, id, "w1");
+    let (fixture, user, _) = claimed();
     fixture.advance(2_000_000_000);
     fixture.heartbeat(user, "w1");
     fixture.app.clock.set(after_begin(900));
@@ -150,13 +158,7 @@ fn the_last_expired_claim_fails_the_execution_and_its_cue() {
 
 #[test]
 fn more_expired_claims_than_one_batch_are_all_released() {
-    let fixture = Fixture::new();
-    let user = fixture.user("ada");
-    let cue = fixture.worker_cue(user, |_| ());
-    fixture.runs(&cue, (0..450).map(|_| json!({})));
-    let claims: Vec<_> =
-        (0..450).map(|_| claim_next(&fixture.app, user, None, "w1".to_owned())).collect();
-    assert!(claims.into_iter().all(|claim| claim.wait().is_ok()));
+    let (fixture, _) = crowd("w1");
     fixture.advance(900);
     let passes: Vec<usize> = (0..4).map(|_| release_expired(&fixture)).collect();
     assert_eq!(passes, [200, 200, 50, 0]);
@@ -164,10 +166,7 @@ fn more_expired_claims_than_one_batch_are_all_released() {
 
 /// An execution whose claim by `w1` has expired and been released, and its user.
 fn with_expired_claim() -> (Fixture, UserKey, ExecutionId) {
-    let fixture = Fixture::new();
-    let user = fixture.user("ada");
-    let id = fixture.run(&fixture.worker_cue(user, |_| ()), json!({}));
-    fixture.claim(user, id, "w1");
+    let (fixture, user, id) = claimed();
     fixture.advance(900);
     assert_eq!(release_expired(&fixture), 1);
     (fixture, user, id)
@@ -240,12 +239,7 @@ fn a_once_cue_takes_the_outcome_of_a_late_report() {
 
 #[test]
 fn a_claim_that_ends_with_the_account_has_its_own_duration() {
-    let fixture = Fixture::new();
-    let user = fixture.user("ada");
-    let id = fixture.run(&fixture.worker_cue(user, |new| new.retry.max_attempts = 3), json!({}));
-    fixture.claim(user, id, "w1");
-    fixture.advance(900);
-    assert_eq!(release_expired(&fixture), 1);
+    let (fixture, user, id) = with_expired_claim();
     fixture.claim(user, id, "w2");
     fixture.advance(60);
     let now = fixture.now();

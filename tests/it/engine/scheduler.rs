@@ -287,7 +287,7 @@ fn create(user: &User, schedule: Value) -> String {
     let cue = json!({"name": "work", "transport": "worker", "schedule": schedule});
     let created = user.post("/v1/cues", &cue);
     assert_eq!(created.status, 201, "{}", created.text());
-    format!("/v1/cues/{}", created.json()["id"].as_str().unwrap())
+    format!("/v1/cues/{}", created.json().text("id"))
 }
 
 /// The instant `seconds` from now, in the format of a cue.
@@ -332,7 +332,7 @@ fn a_once_cue_rescheduled_after_its_instant_runs_for_both_instants() {
 fn a_cue_paused_after_its_due_instant_has_run() {
     let (api, user) = behind();
     let path = create(&user, json!({"type": "recurring", "cron": "* * * * *"}));
-    let due = user.get(&path).json()["next_run"].as_str().unwrap().replace("+00:00", "Z");
+    let due = user.get(&path).json().text("next_run").replace("+00:00", "Z");
     api.fixture.advance(70);
     let paused = patched(&user, &path, &json!({"status": "paused"}));
     assert_eq!((&paused["next_run"], &paused["missed_count"]), (&Value::Null, &json!(0)));
@@ -377,13 +377,11 @@ fn a_patch_fires_nothing_while_the_clock_is_behind_the_file() {
 #[test]
 fn a_due_run_fires_before_on_failure_pauses_its_cue() {
     let (api, user) = behind();
-    let cue = json!({
-        "name": "work", "transport": "worker", "schedule": {"type": "recurring", "cron": "* * * * *"},
-        "on_failure": {"email": false, "pause": true},
-    });
+    let pausing = json!({"on_failure": {"email": false, "pause": true}});
+    let cue = with(worker_cue("work", "* * * * *"), pausing);
     let created = user.post("/v1/cues", &cue).json();
     let path = format!("/v1/cues/{}", id(&created));
-    let due = created["next_run"].as_str().unwrap().replace("+00:00", "Z");
+    let due = created.text("next_run").replace("+00:00", "Z");
     let fired = user.post(&format!("{path}/fire"), &json!({})).json();
     api.fixture.advance(70);
     let outcome = format!("/v1/executions/{}/outcome", id(&fired));

@@ -191,7 +191,7 @@ fn without_the_callback_ca_its_receiver_gets_no_request() {
     let receiver = HttpsReceiver::start(own.server("localhost"));
     for flags in [&[][..], &["--callback-ca", file.path().to_str().unwrap()]] {
         let execution = deliver(flags, &receiver);
-        let message = execution["error_message"].as_str().unwrap();
+        let message = execution.text("error_message");
         assert_eq!(execution["status"], "failed");
         assert_contains(message, &["issuer that is not trusted", "--callback-ca"]);
     }
@@ -208,7 +208,7 @@ fn a_certificate_for_another_name_or_time_is_refused() {
     ] {
         let receiver = HttpsReceiver::start(config);
         let execution = deliver(&["--callback-ca", file.path().to_str().unwrap()], &receiver);
-        let message = execution["error_message"].as_str().unwrap();
+        let message = execution.text("error_message");
         assert!(
             message.starts_with("no encrypted connection") && message.contains(says),
             "{message}"

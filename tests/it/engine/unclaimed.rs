@@ -207,9 +207,7 @@ fn a_changed_time_for_claims_applies_in_parts_that_outlast_a_restart() {
         count.wait().unwrap()
     };
     // The newest 1,000 are due, 200 in a write.
-    for _ in 0..3 {
-        assert!(look_for_unclaimed(&fixture.app, fixture.now()).unwrap());
-    }
+    (0..3).for_each(|_| assert!(look_for_unclaimed(&fixture.app, fixture.now()).unwrap()));
     assert_eq!(waiting(&fixture, cue.key), 2_500 - 600);
     let fixture = fixture.restart();
     fixture.app.clock.set(after_begin(1_900));

@@ -207,7 +207,7 @@ fn large_bodies_of_some_accounts_leave_the_http_threads_to_others() {
     let schedule = r#"{"type":"recurring","cron":"0 0 1 1 *"}"#;
     let body = format!("{{{keys}\"name\":\"n\",\"transport\":\"worker\",\"schedule\":{schedule}}}");
     assert!((1_500_000..2_097_152).contains(&body.len()), "{}", body.len());
-    let accounts = [server.user(), server.user()];
+    let accounts = [(); 2].map(|()| server.user().unchecked());
     std::thread::scope(|scope| {
         let greedy: Vec<_> = (0..10)
             .map(|number| {
@@ -426,14 +426,8 @@ fn pour(stream: &mut TcpStream) {
 }
 
 fn fire(user: &Client, url: &str) -> String {
-    let cue = user.create(&json!({
-        "name": "hook",
-        "schedule": {"type": "recurring", "cron": "0 0 1 1 *"},
-        "callback": {"url": url},
-        "retry": {"max_attempts": 1},
-        "on_failure": {"email": false},
-    }));
-    user.fire(&cue)
+    let more = json!({"retry": {"max_attempts": 1}, "on_failure": {"email": false}});
+    user.fire(&user.create(&with(webhook_cue("hook", YEARLY, url), more)))
 }
 
 /// Status, HTTP status and error of an execution.

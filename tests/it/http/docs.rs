@@ -238,9 +238,7 @@ fn the_documentation_is_switched_off_with_the_page_and_counts_in_no_rate_window(
         assert_eq!(client.get(&path).expect_error(404, "not_found"), unknown, "{path}");
     }
     let server = Server::start(&[]);
-    for _ in 0..100 {
-        assert_eq!(server.client().get("/docs/schedules").status, 200);
-    }
+    (0..100).for_each(|_| assert_eq!(server.client().get("/docs/schedules").status, 200));
 }
 
 /// The codes of errors with a link.

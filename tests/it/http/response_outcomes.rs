@@ -8,19 +8,16 @@ const START: &str = "2026-01-05T00:00:00Z";
 const MAX_BODY: usize = 65_536;
 
 fn cue(receiver: &Receiver, mode: &str) -> Value {
-    json!({
-        "name": "sync",
-        "schedule": {"type": "recurring", "cron": "0 0 1 1 *", "timezone": "UTC"},
-        "callback": {"url": receiver.url(), "outcome_from_response": true},
-        "verification": {"mode": mode},
+    let more = json!({
+        "callback": {"url": receiver.url(), "outcome_from_response": true}, "verification": {"mode": mode},
         "retry": {"max_attempts": 2, "backoff_minutes": [1]},
-    })
+    });
+    with(worker_cue("sync", YEARLY), with(more, json!({"transport": "webhook"})))
 }
 
 /// Fires the cue. Returns the path of the execution.
 fn fire(user: &Client, cue: &Value) -> String {
-    let fired = user.post(&format!("{}/fire", cue_path(cue)), &json!({})).expect(200);
-    format!("/v1/executions/{}", id(&fired))
+    format!("/v1/executions/{}", user.fire(cue))
 }
 
 fn answer(status: u16, body: &str) -> Reaction {

@@ -234,9 +234,7 @@ fn the_overview_shows_what_needs_attention_first() {
     user.beat("stale").expect(200);
     user.advance("PT4M");
     user.beat("active").expect(200);
-    for _ in 0..2 {
-        user.fire(&work);
-    }
+    (0..2).for_each(|_| drop(user.fire(&work)));
     user.claim("w");
     user.fire_with(&work, &json!({"send_at": "2026-01-06T00:00:00Z"}));
     // It is 10:03:59. `often` ran at :20, :40 and :00, `rarely` at :30; `retried` failed at 09:59 and 10:00 and 10:01.

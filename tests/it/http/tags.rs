@@ -140,9 +140,7 @@ fn a_stream_of_tags_has_the_events_of_cues_with_all_of_them() {
             user.report(&run, &json!({"success": false}));
         }
     }
-    for _ in 0..3 {
-        assert_eq!(next("execution.created")["cue_id"], one["id"]);
-    }
+    (0..3).for_each(|_| assert_eq!(next("execution.created")["cue_id"], one["id"]));
     assert_eq!(next("alert.created")["cue_id"], one["id"]);
     for cue in [&both, &created] {
         user.delete(&cue_path(cue));

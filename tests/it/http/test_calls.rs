@@ -169,9 +169,7 @@ fn an_account_makes_ten_test_calls_in_a_minute() {
     let ((server, user), receiver) = (Server::with_clock_and_user(START), Receiver::start());
     // One that is refused for its body does not count.
     user.post(PATH, &call_of("no URL")).expect_error(400, "invalid_callback_url");
-    for _ in 0..10 {
-        test(&user, &receiver).expect(200);
-    }
+    (0..10).for_each(|_| drop(test(&user, &receiver).expect(200)));
     let refused = test(&user, &receiver);
     refused.refuses_for(60, 429, "rate_limit_exceeded");
     assert_eq!(receiver.count(), 10);
@@ -245,9 +243,7 @@ fn the_test_calls_of_an_unconfirmed_account_count_as_its_calls() {
     mailing.client().register("ann@example.com");
     let bob = mailing.client().register("bob@example.com");
     for _ in 0..6 {
-        for _ in 0..10 {
-            assert_eq!(bob.post(PATH, &call).expect(200)["result"], "failed");
-        }
+        (0..10).for_each(|_| assert_eq!(bob.post(PATH, &call).expect(200)["result"], "failed"));
         mailing.advance("PT1M");
     }
     let refused = bob.post(PATH, &call).refuses_for(3_240, 429, "rate_limit_exceeded");
@@ -261,9 +257,7 @@ fn a_large_payload_arrives_whole_and_its_memory_is_returned() {
     let text = "é".repeat(500_000);
     let body = json!({"callback": {"url": receiver.url()}, "payload": {"x": text}});
     // More than the share of the account, if what they hold stayed.
-    for _ in 0..8 {
-        assert_eq!(user.post(PATH, &body).expect(200)["result"], "success");
-    }
+    (0..8).for_each(|_| assert_eq!(user.post(PATH, &body).expect(200)["result"], "success"));
     assert_eq!(receiver.deliveries()[7].json()["x"], text);
 }
 
@@ -285,6 +279,26 @@ fn a_url_beyond_ascii_is_called_stored_and_shown_percent_encoded() {
     assert_eq!(me["alert_webhook_url"], *encoded);
     let channel = user.post("/v1/channels", &json!({"type": "webhook", "url": given})).expect(201);
     assert_eq!(channel["url"], *encoded);
+}
+
+#[test]
+fn a_name_beyond_ascii_is_stored_shown_and_called_in_its_ascii_form() {
+    let ((_server, user), receiver) =
+        (Server::with_clock_and_user(START), Receiver::on_all_addresses());
+    let port = receiver.addr.port();
+    let given = format!("http://ｌｏｃａｌｈｏｓｔ:{port}/a");
+    let kept = format!("http://localhost:{port}/a");
+    let on_failure = json!({"on_failure": {"webhook": "https://BÜCHER.example/x"}});
+    let cue = user.create(&with(webhook_cue("hook", "* * * * *", &given), on_failure));
+    assert_eq!(cue["callback"]["url"], json!(kept));
+    assert_eq!(cue["on_failure"]["webhook"], "https://xn--bcher-kva.example/x");
+    user.advance("PT1M");
+    assert_eq!(receiver.deliveries()[0].header("host"), Some(format!("localhost:{port}").as_str()));
+    let changed = user.change(&cue, &json!({"callback": {"url": "http://faß.example/"}}));
+    assert_eq!(changed["callback"]["url"], "http://xn--fa-hia.example/");
+    let me =
+        user.patch("/v1/auth/me", &json!({"alert_webhook_url": "http://例え.テスト/"})).expect(200);
+    assert_eq!(me["alert_webhook_url"], "http://xn--r8jz45g.xn--zckzah/");
 }
 
 /// A thread of its own for each call: two callers of one account at the same instant are told apart.

@@ -82,10 +82,8 @@ fn a_retry_waits_in_it_and_the_median_duration_is_expected() {
     let ((_server, user), receiver) =
         (Server::with_clock_and_user("2026-01-05T08:30:00Z"), Receiver::start());
     receiver.first([Reaction::Status(500)]);
-    let cue = user.create(&json!({
-        "name": "hook", "schedule": {"type": "recurring", "cron": "0 10 * * *"},
-        "callback": {"url": receiver.url()}, "retry": {"max_attempts": 2, "backoff_minutes": [45]},
-    }));
+    let retry = json!({"retry": {"max_attempts": 2, "backoff_minutes": [45]}});
+    let cue = user.create(&with(webhook_cue("hook", "0 10 * * *", &receiver.url()), retry));
     let run = user.fire(&cue);
     user.settle();
     let plan = user.read("/v1/upcoming");

@@ -33,8 +33,11 @@ fn instant(seconds: i64) -> String {
 fn a_kill_loses_no_acknowledged_write_and_no_due_run() {
     let rounds = if is_full_run() { 20 } else { 3 };
     let mut random = Random::seeded("crash");
-    let (mut server, receiver) = (Server::with_test_clock(&instant(START)), Receiver::start());
-    let mut user = server.user();
+    let (folder, receiver) = (folder_in_memory(), Receiver::start());
+    let clock = ["--test-clock", &instant(START)];
+    let mut server =
+        Server::start_on(&folder.path().join("cued.db"), &[DEV_UNLIMITED, &clock].concat());
+    let mut user = server.user().unchecked();
     let acknowledged = AcknowledgedWrites::default();
     let mut now = START;
     for round in 0..rounds {
@@ -110,13 +113,9 @@ fn a_kill_amid_the_catch_up_loses_and_repeats_no_missed_run() {
         LATE * runs
     );
     assert_eq!(count("SELECT sum(missed_count) FROM cues"), 0);
-    let alerts = user.get("/v1/alerts?alert_type=catch_up").expect(200);
-    let caught_up: i64 = alerts["alerts"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .filter_map(|it| it["metadata"]["runs"].as_i64())
-        .sum();
+    let alerts = user.read("/v1/alerts?alert_type=catch_up");
+    let caught_up: i64 =
+        alerts.list("alerts").iter().filter_map(|it| it["metadata"]["runs"].as_i64()).sum();
     assert_eq!(usize::try_from(caught_up).unwrap(), LATE * runs, "{alerts}");
 }
 
@@ -161,7 +160,7 @@ fn create_until_cut(
     start.wait();
     for number in 0_usize.. {
         let Ok(response) = client.try_post("/v1/cues", &cue(number, None, url)) else { return };
-        let id = response.expect(201)["id"].as_str().unwrap().to_owned();
+        let id = response.expect(201).text("id").to_owned();
         acknowledged.created.lock().unwrap().insert(id, (false, number.is_multiple_of(2)));
     }
 }
@@ -193,7 +192,7 @@ fn claim(
         response.expect_error(409, "claim_failed");
         return Ok(None);
     }
-    let id = response.expect(200)["execution_id"].as_str().unwrap().to_owned();
+    let id = response.expect(200).text("execution_id").to_owned();
     let earlier = acknowledged.claimed.lock().unwrap().insert(id.clone(), worker.to_owned());
     assert_eq!(earlier, None, "{id} was claimed twice");
     Ok(Some(id))
@@ -230,15 +229,21 @@ fn finish_claims(user: &Client, acknowledged: &AcknowledgedWrites) {
 
 /// Finishes unclaimed executions, and those with an unacknowledged claim.
 fn drain(user: &Client, file: &Connection) {
-    let nobody = AcknowledgedWrites::default();
-    while let Some(execution) = claim(user, "the-last", &nobody).unwrap() {
-        report(user, &execution, "the-last", &nobody).unwrap();
-    }
+    let nobody = &AcknowledgedWrites::default();
+    thread::scope(|scope| {
+        for client in [(); 8].map(|()| user.clone()) {
+            scope.spawn(move || {
+                while let Some(execution) = claim(&client, "the-last", nobody).unwrap() {
+                    report(&client, &execution, "the-last", nobody).unwrap();
+                }
+            });
+        }
+    });
     let mut statement =
         file.prepare("SELECT id FROM executions WHERE status = 'delivering'").unwrap();
     let ids = statement.query_map([], |row| row.get(0)).unwrap();
     for id in ids.map(|id| Uuid::from_bytes(id.unwrap()).to_string()) {
-        report(user, &id, "the-last", &nobody).unwrap().expect(200);
+        report(user, &id, "the-last", nobody).unwrap().expect(200);
     }
 }
 

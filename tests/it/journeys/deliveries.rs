@@ -1,6 +1,6 @@
 //! Deliveries: requests, retries, and manual runs and replays.
 
-use crate::journeys::{at, cron, due_instants, id, in_zone, read_cue, webhook, worker};
+use crate::journeys::{at, cron, due_instants, id, in_zone, webhook, worker};
 use crate::support::*;
 
 const START: &str = "2026-01-05T00:00:00Z";
@@ -61,11 +61,11 @@ fn a_failed_delivery_is_retried_after_each_backoff() {
     assert_has(&third, json!({"http_status": 503, "response_body": "come back later"}));
     // Retry-After is longer than 15 minutes.
     assert_eq!(third["next_retry"], "2026-01-05T01:26:00Z");
-    assert_eq!(read_cue(&user, &cue)["status"], "active");
+    assert_eq!(user.cue(&cue)["status"], "active");
     user.advance("PT20M");
     let fourth = user.only_execution(id(&cue));
     assert_has(&fourth, json!({"status": "success", "attempts": 4, "http_status": 200}));
-    assert_eq!(read_cue(&user, &cue)["status"], "completed");
+    assert_eq!(user.cue(&cue)["status"], "completed");
     let deliveries = receiver.deliveries();
     assert_eq!(deliveries.iter().map(|it| it.attempt).collect::<Vec<_>>(), [1, 2, 3, 4]);
     assert!(deliveries.iter().all(|it| it.execution_id == id(&first)));
@@ -82,7 +82,7 @@ fn a_failing_delivery_ends_after_its_attempts_and_410_ends_it_at_once() {
     user.advance("PT2H");
     let failed = user.only_execution(id(&stubborn));
     assert_has(&failed, json!({"status": "failed", "attempts": 3, "http_status": 302}));
-    assert_eq!(read_cue(&user, &stubborn)["status"], "failed");
+    assert_eq!(user.cue(&stubborn)["status"], "failed");
     receiver.react(Reaction::Status(410));
     let gone = user.create(&webhook(&receiver, at("2026-01-05T03:00:00Z")));
     user.advance("P1D");
@@ -113,30 +113,21 @@ fn a_cue_deleted_during_its_delivery_leaves_nothing() {
     user.get(&format!("/v1/cues/{}", id(&cue))).expect_error(404, "cue_not_found");
     user.post(&format!("{execution}/outcome"), &json!({"success": true}))
         .expect_error(404, "execution_not_found");
-    assert_eq!(user.get("/v1/executions").expect(200)["total"], 0);
+    assert_eq!(user.read("/v1/executions")["total"], 0);
     assert_eq!(user.advance("P1D")["delivered"], 0);
     assert_eq!(receiver.count(), 1);
 }
 
 #[test]
 fn a_repeated_idempotency_key_creates_one_cue() {
-    let ((_server, user), receiver) = (Server::with_clock_and_user(START), Receiver::start());
-    let send = |body: &Value| {
-        user.call(
-            "POST",
-            "/v1/cues",
-            &[("Idempotency-Key", "order-17")],
-            body.to_string().as_bytes(),
-        )
-        .unwrap()
-    };
-    let cue = webhook(&receiver, cron("0 9 * * *"));
-    let first = send(&cue).expect(201);
-    assert_eq!(send(&cue).expect(201), first);
-    send(&webhook(&receiver, cron("0 10 * * *"))).expect_error(409, "idempotency_conflict");
-    assert_eq!(user.get("/v1/cues").expect(200)["total"], 1);
-    user.advance("PT24H1S");
-    assert_ne!(send(&cue).expect(201)["id"], first["id"], "a key lasts a day");
+    let (_server, user) = Server::with_clock_and_user(START);
+    let send = || user.keyed("/v1/cues", "order-17", &worker_cue("work", YEARLY)).expect(201);
+    let first = send();
+    user.advance("PT23H59M59S");
+    assert_eq!(send(), first);
+    assert_eq!(user.total("/v1/cues"), 1);
+    user.advance("PT2S");
+    assert_ne!(send()["id"], first["id"], "a key lasts a day");
 }
 
 #[test]
@@ -158,7 +149,7 @@ fn a_repeated_create_returns_the_first_response_though_its_payload_is_not_kept()
     user.delete(&path);
     user.advance_to("2026-01-05T09:00:00Z");
     assert_eq!(send().body, first.body, "after the removal, and after the instant of the schedule");
-    assert_eq!(user.get("/v1/cues").expect(200)["total"], 0);
+    assert_eq!(user.read("/v1/cues")["total"], 0);
 }
 
 #[test]
@@ -167,9 +158,8 @@ fn a_cue_can_be_fired_now_or_later_with_another_payload() {
     let mut cue = webhook(&receiver, cron("0 9 * * *"));
     cue["payload"] = json!({"keep": {"x": 1, "y": 2}, "change": 1});
     let cue = user.create(&cue);
-    let path = format!("/v1/cues/{}", id(&cue));
-    user.patch(&path, &json!({"status": "paused"})).expect(200);
-    let fire = |body: Value| user.post(&format!("{path}/fire"), &body).expect(200);
+    user.change(&cue, &json!({"status": "paused"}));
+    let fire = |body: Value| user.try_fire(&cue, &body).expect(200);
     let now = fire(json!({}));
     assert_has(
         &now,
@@ -192,9 +182,9 @@ fn a_cue_can_be_fired_now_or_later_with_another_payload() {
     );
     user.advance("PT6H");
     let last = receiver.deliveries().pop().unwrap();
-    assert_eq!(last.execution_id.as_str(), later["execution_id"].as_str().unwrap());
+    assert_eq!(last.execution_id.as_str(), later.text("execution_id"));
     assert_eq!(receiver.count(), 4);
-    let seen = read_cue(&user, &cue);
+    let seen = user.cue(&cue);
     assert_has(&seen, json!({"status": "paused", "next_run": null, "run_count": 4}));
 }
 
@@ -202,16 +192,13 @@ fn a_cue_can_be_fired_now_or_later_with_another_payload() {
 fn send_at_without_an_offset_uses_the_zone_of_the_schedule() {
     let (_server, user) = Server::with_clock_and_user(START);
     let cue = user.create(&worker(in_zone("0 9 * * *", "Asia/Kolkata")));
-    let path = format!("/v1/cues/{}/fire", id(&cue));
     for (send_at, instant) in [
         ("2026-01-06T09:00:00", "2026-01-06T03:30:00Z"),
         ("2026-01-06T09:00:00Z", "2026-01-06T09:00:00Z"),
         ("2026-01-06T09:00:00+01:00", "2026-01-06T08:00:00Z"),
     ] {
-        assert_eq!(
-            user.post(&path, &json!({"send_at": send_at})).expect(200)["scheduled_for"],
-            instant
-        );
+        let fired = user.try_fire(&cue, &json!({"send_at": send_at})).expect(200);
+        assert_eq!(fired["scheduled_for"], instant);
     }
 }
 
@@ -221,10 +208,8 @@ fn a_replay_has_the_payload_of_its_execution() {
     let cue = user.create(&webhook(&receiver, at(DUE)));
     user.advance("PT1H");
     let original = user.only_execution(id(&cue));
-    user.patch(&format!("/v1/cues/{}", id(&cue)), &json!({"payload": {"task": "changed"}}))
-        .expect(200);
-    let replay =
-        user.post(&format!("/v1/executions/{}/replay", id(&original)), &json!({})).expect(200);
+    user.change(&cue, &json!({"payload": {"task": "changed"}}));
+    let replay = user.act(id(&original), "replay").expect(200);
     assert_has(&replay, json!({"triggered_by": "replay", "replayed_from": original["id"]}));
     user.settle();
     let bodies: Vec<Value> = receiver.deliveries().iter().map(|it| it.json()).collect();

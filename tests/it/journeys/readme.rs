@@ -101,7 +101,7 @@ fn the_worker_of_the_readme_runs_at_once() {
     let user = server.user();
     let home = ClientHome::new().env("CUED_URL", server.url()).env("CUED_API_KEY", user.key());
     run_at(&home, &commands.replace("cued work", "cued work --drain"));
-    assert_eq!(user.get("/v1/executions").expect(200)["executions"][0]["status"], "success");
+    assert_eq!(user.read("/v1/executions")["executions"][0]["status"], "success");
 }
 
 #[test]
@@ -109,8 +109,7 @@ fn the_commands_of_the_client_in_the_readme_work() {
     let [commands] = &blocks(README, "The client")[..] else { panic!("{README}") };
     let (server, receiver) = (Server::start(DEV_UNLIMITED), Receiver::start());
     let user = server.user();
-    user.create(&json!({"name": "hello", "schedule": {"type": "recurring", "cron": "@daily"},
-                        "callback": {"url": receiver.url()}}));
+    user.create(&webhook_cue("hello", "@daily", &receiver.url()));
     let home = ClientHome::new().env("CUED_URL", server.url()).env("CUED_API_KEY", user.key());
     let cues = "cues: {report: {schedule: '@daily', url: 'http://nas.lan/'}}\n";
     fs::write(home.folder().join("cues.yaml"), cues).unwrap();

@@ -2,21 +2,25 @@
 
 use std::io::BufReader;
 
-use crate::journeys::{at, id, read_cue, webhook};
+use crate::journeys::{at, id, webhook};
 use crate::support::*;
 
 const START: &str = "2026-01-05T00:00:00Z";
 
-#[test]
-fn a_graceful_stop_waits_for_the_running_delivery_and_leaves_one_file() {
-    let ((mut server, user), receiver) = (Server::with_clock_and_user(START), Receiver::start());
+/// A server whose clock moves, a delivery that hangs, its cue, and whether the move has had an answer.
+fn delivering() -> (Server, Client, Receiver, Value, thread::JoinHandle<bool>) {
+    let ((server, user), receiver) = (Server::with_clock_and_user(START), Receiver::start());
     receiver.react(Reaction::Hang);
     let cue = user.create(&webhook(&receiver, at("2026-01-05T01:00:00Z")));
-    let moving = user.clone();
-    let moved = thread::spawn(move || {
-        moving.try_post("/v1/test/clock", &json!({"advance": "PT1H"})).is_ok()
-    });
+    let (moving, hour) = (user.clone(), json!({"advance": "PT1H"}));
+    let moved = thread::spawn(move || moving.try_post("/v1/test/clock", &hour).is_ok());
     receiver.wait_hanging(1);
+    (server, user, receiver, cue, moved)
+}
+
+#[test]
+fn a_graceful_stop_waits_for_the_running_delivery_and_leaves_one_file() {
+    let (mut server, user, receiver, cue, moved) = delivering();
     server.terminate();
     until("the port is closed", || TcpStream::connect(server.addr()).err());
     assert_eq!(receiver.hanging(), 1, "the delivery goes on");
@@ -38,42 +42,34 @@ fn a_graceful_stop_waits_for_the_running_delivery_and_leaves_one_file() {
 #[test]
 fn a_stop_does_not_wait_for_a_moving_test_clock() {
     let (mut server, user) = Server::with_clock_and_user(START);
-    let cue = json!({"name": "w", "transport": "worker", "schedule": {"type": "recurring", "cron": "* * * * *"}});
-    let cue = user.create(&cue);
+    let cue = user.create(&worker_cue("w", "* * * * *"));
     let moving = user.clone();
     // Years of minutes, longer than any test waits.
     let moved =
         thread::spawn(move || moving.try_post("/v1/test/clock", &json!({"advance": "P9Y"})));
-    until("the clock is moving", || (read_cue(&user, &cue)["run_count"] != json!(0)).then_some(()));
+    until("the clock is moving", || (user.cue(&cue)["run_count"] != json!(0)).then_some(()));
     assert_eq!(server.stop(), Some(0), "{}", server.log());
     assert_eq!(moved.join().unwrap().unwrap().status, 503);
 }
 
 #[test]
 fn a_delivery_interrupted_by_a_crash_is_repeated() {
-    let ((mut server, user), receiver) = (Server::with_clock_and_user(START), Receiver::start());
-    receiver.react(Reaction::Hang);
-    let cue = user.create(&webhook(&receiver, at("2026-01-05T01:00:00Z")));
-    let moving = user.clone();
-    let moved = thread::spawn(move || {
-        moving.try_post("/v1/test/clock", &json!({"advance": "PT1H"})).is_err()
-    });
-    receiver.wait_hanging(1);
+    let (mut server, user, receiver, cue, moved) = delivering();
     server.kill();
-    assert!(moved.join().unwrap());
+    assert!(!moved.join().unwrap());
     receiver.release();
     server.restart_at("2026-01-05T01:00:01Z");
     let user = user.at(server.addr());
     user.settle();
-    assert_eq!(read_cue(&user, &cue)["status"], "completed");
+    assert_eq!(user.cue(&cue)["status"], "completed");
     let execution = user.only_execution(id(&cue));
     let deliveries = receiver.deliveries();
     assert_eq!(deliveries.len(), 2);
     assert!(deliveries.iter().all(|it| it.execution_id == id(&execution)));
     // Why the receiver got it twice.
     let path = format!("/v1/executions/{}/attempts", id(&execution));
-    let list = user.get(&path).expect(200);
-    let listed = list["attempts"].as_array().unwrap().iter();
+    let list = user.read(&path);
+    let listed = list.list("attempts").iter();
     let listed: Vec<Value> =
         listed.map(|it| json!([it["attempt"], it["result"], it["started_at"]])).collect();
     let [cut, repeated] = ["2026-01-05T01:00:00Z", "2026-01-05T01:00:01Z"];

@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, params};
 
-use crate::journeys::{in_zone, instants_of, read_cue, worker};
+use crate::journeys::{in_zone, instants_of, worker};
 use crate::support::*;
 
 const BERLIN: &str = "Europe/Berlin";
@@ -81,11 +81,11 @@ impl Country {
     }
 
     fn next_run(&self) -> Value {
-        read_cue(&self.user, &self.cue)["next_run"].clone()
+        self.user.cue(&self.cue)["next_run"].clone()
     }
 
     fn alerts(&self) -> Value {
-        self.user.get("/v1/alerts?alert_type=time_zone_changed").expect(200)["alerts"].clone()
+        self.user.read("/v1/alerts?alert_type=time_zone_changed")["alerts"].clone()
     }
 }
 
@@ -97,14 +97,14 @@ fn new_rules_move_the_stored_run_within_a_minute_and_are_told_in_the_log_and_by_
         country.user.create(&worker(in_zone(line, zone)))
     });
     assert_eq!(country.next_run(), "2026-01-05T08:00:00+00:00");
-    let before: Vec<Value> = others.iter().map(|cue| read_cue(&country.user, cue)).collect();
+    let before: Vec<Value> = others.iter().map(|cue| country.user.cue(cue)).collect();
     let notified = Receiver::start();
     country.user.patch("/v1/auth/me", &json!({"alert_webhook_url": notified.url()})).expect(200);
     country.decides("Europe/Athens");
     country.user.advance("PT2M");
     assert_eq!(country.next_run(), "2026-01-05T07:00:00+00:00");
     for (cue, before) in others.iter().zip(before) {
-        assert_eq!(read_cue(&country.user, cue), before);
+        assert_eq!(country.user.cue(cue), before);
     }
 
     let cue = id(&country.cue);
@@ -116,7 +116,7 @@ fn new_rules_move_the_stored_run_within_a_minute_and_are_told_in_the_log_and_by_
         json!({"severity": "warning", "cue_id": null, "metadata": {"runs": 1, "moved": [move_]}}),
     );
     assert_eq!(notified.deliveries()[0].json(), alerts[0]);
-    let message = alerts[0]["message"].as_str().unwrap();
+    let message = alerts[0].text("message");
     let expected = "The rules of time zones changed, and a next run moved: work (Europe/Berlin) from \
                     2026-01-05T08:00:00Z to 2026-01-05T07:00:00Z";
     assert_eq!(message, expected);

@@ -255,8 +255,9 @@ fn validator(root: &'static Value, schema: &'static Value) -> Arc<Validator> {
     if let Some(known) = VALIDATORS.lock().unwrap().get(&key) {
         return Arc::clone(known);
     }
-    let schemas = json!({"schemas": root["components"]["schemas"]});
-    let mut whole = json!({"components": schemas, "allOf": [schema]});
+    let mut used = serde_json::Map::new();
+    add_components(root, schema, &mut used);
+    let mut whole = json!({"components": {"schemas": used}, "allOf": [schema]});
     if is_closed {
         // The branch of an `allOf` cannot see what the others have evaluated.
         whole["unevaluatedProperties"] = whole["allOf"][0]["unevaluatedProperties"].take();
@@ -272,6 +273,21 @@ fn validator(root: &'static Value, schema: &'static Value) -> Arc<Validator> {
     let built = Arc::new(options.build(&whole).unwrap_or_else(|error| panic!("{schema}: {error}")));
     VALIDATORS.lock().unwrap().insert(key, Arc::clone(&built));
     built
+}
+
+/// Adds the components that a schema refers to. With all of them each validator would take a tenth of a second.
+fn add_components(root: &Value, schema: &Value, used: &mut serde_json::Map<String, Value>) {
+    let name = schema["$ref"].as_str().and_then(|it| it.strip_prefix("#/components/schemas/"));
+    if let Some(name) = name.filter(|name| !used.contains_key(*name)) {
+        let component = &root["components"]["schemas"][name];
+        used.insert(name.to_owned(), component.clone());
+        add_components(root, component, used);
+    }
+    match schema {
+        Value::Object(fields) => fields.values().for_each(|it| add_components(root, it, used)),
+        Value::Array(items) => items.iter().for_each(|it| add_components(root, it, used)),
+        _ => {}
+    }
 }
 
 /// The faults of a value.

@@ -1,5 +1,4 @@
 //! Pure rules: schedules, JSON.
 
-mod international_names;
 mod json;
 mod schedule;

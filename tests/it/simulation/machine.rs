@@ -25,9 +25,6 @@ pub const THREADS: usize = 16;
 /// The storage of every plan: three large payloads fill it.
 pub const STORAGE_MB: i64 = 1;
 
-/// A folder in memory: the simulation is about the order of writes, not about the disk.
-const MEMORY: &str = "/dev/shm";
-
 pub struct Machine {
     // Dropped in this order: the server and the engine use the app, and the app its folder.
     server: Option<HttpServer>,
@@ -54,12 +51,8 @@ pub struct EngineParts {
 
 impl Machine {
     pub fn start(model: &Model) -> Self {
-        let folder = if Path::new(MEMORY).is_dir() {
-            tempfile::tempdir_in(MEMORY)
-        } else {
-            tempfile::tempdir()
-        };
-        let folder = folder.unwrap();
+        // The simulation is about the order of writes, not about the disk.
+        let folder = folder_in_memory();
         let limits = |cues: usize| {
             json!({
                 "cues": cues, "executions": model.monthly_limit, "requests_per_minute": null, "storage_mb": STORAGE_MB,

@@ -88,10 +88,7 @@ impl Simulation {
         let mut machine = Machine::start(&model);
         for (user, is_slow) in [true, false, false].into_iter().enumerate() {
             let client = machine.client().register(&format!("user{user}@example.com"));
-            let secret = client.get("/v1/auth/webhook-secret").expect(200)["webhook_secret"]
-                .as_str()
-                .unwrap()
-                .to_owned();
+            let secret = client.read("/v1/auth/webhook-secret").text("webhook_secret").to_owned();
             let key = i64::try_from(user).unwrap() + 1;
             let (quotas, heartbeats, answers) = Default::default();
             let (is_pro, most_active) = (false, 0);

@@ -26,7 +26,7 @@ fn hook(schedule: &Value) -> Value {
 }
 
 fn waiting(user: &Client) -> (Value, Value, Value) {
-    let queue = user.get("/health").expect(200)["queue"].clone();
+    let queue = user.read("/health")["queue"].clone();
     (
         queue["pending_outbox"].clone(),
         queue["pending_worker_claims"].clone(),
@@ -46,7 +46,7 @@ fn the_queue_counters_follow_every_transition_of_an_execution() {
     let call = user.create(&hook(&hourly));
     let fire = |cue: &Value, body: &Value| {
         let run = user.post(&format!("/v1/cues/{}/fire", id(cue)), body).expect(200);
-        run["execution_id"].as_str().unwrap().to_owned()
+        run.text("execution_id").to_owned()
     };
     fire(&work, &json!({"send_at": "2026-01-01T10:35:00Z"}));
     fire(&call, &json!({"send_at": "2026-01-01T10:35:00Z"}));
@@ -59,7 +59,7 @@ fn the_queue_counters_follow_every_transition_of_an_execution() {
     is(0, 0);
     user.advance("PT16M"); // the claim expires, and an hour begins
     is(2, 1);
-    let outcome = format!("/v1/executions/{}/outcome", claim["execution_id"].as_str().unwrap());
+    let outcome = format!("/v1/executions/{}/outcome", claim.text("execution_id"));
     user.post(&outcome, &json!({"success": true})).expect(200); // of an execution that is pending again
     is(1, 1);
     assert_eq!(user.delete(&format!("/v1/cues/{}", id(&work))).status, 204);
@@ -72,15 +72,12 @@ fn the_queue_counters_follow_every_transition_of_an_execution() {
 fn the_cue_counters_follow_every_change_of_a_cue() {
     let (server, user) = Server::with_clock_and_user(BEGIN);
     let is = |counts: [i64; 4]| {
-        assert_eq!(user.get("/v1/usage").expect(200)["cues"]["active"], json!(counts[0]));
+        assert_eq!(user.read("/v1/usage")["cues"]["active"], json!(counts[0]));
         for (status, count) in ["active", "paused", "completed", "failed"].iter().zip(counts) {
-            let list = user.get(&format!("/v1/cues?limit=1&status={status}")).expect(200);
+            let list = user.read(&format!("/v1/cues?limit=1&status={status}"));
             assert_eq!(list["total"], json!(count), "{status}");
         }
-        assert_eq!(
-            user.get("/v1/cues?limit=1").expect(200)["total"],
-            json!(counts.iter().sum::<i64>())
-        );
+        assert_eq!(user.read("/v1/cues?limit=1")["total"], json!(counts.iter().sum::<i64>()));
         assert_eq!(counters::discrepancies(&server.sqlite()).unwrap(), Vec::<String>::new());
     };
     let path = |cue: &Value| format!("/v1/cues/{}", id(cue));
@@ -105,7 +102,7 @@ fn the_cue_counters_follow_every_change_of_a_cue() {
     user.advance("PT40M"); // the once cue fails, the other is paused by its failure
     is([2, 1, 0, 1]);
     let claim = user.post("/v1/executions/claim", &json!({"worker_id": "w"})).expect(200);
-    let outcome = format!("/v1/executions/{}/outcome", claim["execution_id"].as_str().unwrap());
+    let outcome = format!("/v1/executions/{}/outcome", claim.text("execution_id"));
     user.post(&outcome, &json!({"success": true})).expect(200);
     is([1, 1, 1, 1]);
     user.patch(&path(&once), &json!({"schedule": {"at": "2026-02-01T00:00:00Z"}})).expect(200);
@@ -131,7 +128,7 @@ fn a_disabled_user_has_no_queued_work() {
     }
     other.advance("PT30M");
     assert_eq!(waiting(&other), (json!(0), json!(2), json!(2)));
-    let email = user.get("/v1/auth/me").expect(200)["email"].as_str().unwrap().to_owned();
+    let email = user.read("/v1/auth/me").text("email").to_owned();
     let disabled = cued(&["user", "disable", &email, "--db"]).arg(server.db()).output().unwrap();
     assert!(disabled.status.success());
     assert_eq!(waiting(&other), (json!(0), json!(1), json!(1)));

@@ -454,9 +454,7 @@ fn a_long_read_stops_neither_writes_nor_later_checkpoints() {
     let reader = Connection::open(&opened.path).unwrap();
     reader.execute_batch("BEGIN").unwrap();
     let seen = rows(&reader);
-    for _ in 0..90 {
-        opened.write_mebibyte();
-    }
+    (0..90).for_each(|_| opened.write_mebibyte());
     let during = opened.restarts();
     // The reader still needs pages: the log keeps all later ones.
     assert!(opened.log_bytes() > 80 * MEBIBYTE);
@@ -478,9 +476,7 @@ fn a_crash_amid_a_checkpoint_loses_nothing() {
     let folder = TempDir::new().unwrap();
     let mut tried = 0;
     while tried < 12 {
-        for _ in 0..4 {
-            opened.write_mebibyte();
-        }
+        (0..4).for_each(|_| opened.write_mebibyte());
         let (restarts, written) = (opened.restarts(), opened.written);
         let copy = folder.path().join(format!("{tried}.db"));
         fs::copy(&opened.path, &copy).unwrap();

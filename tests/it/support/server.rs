@@ -227,6 +227,15 @@ impl Drop for Server {
     }
 }
 
+/// A folder in memory, where a write does not wait for the disk, or on the disk if there is too little. A file in it
+/// outlives the kill of a process as well.
+pub fn folder_in_memory() -> TempDir {
+    let memory = Path::new("/dev/shm");
+    let free = rustix::fs::statvfs(memory).map(|it| it.f_bavail.saturating_mul(it.f_frsize));
+    let is_roomy = free.is_ok_and(|free| free >= 1 << 30);
+    if is_roomy { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap()
+}
+
 /// Binds the address, without a listener. A later server may listen on it.
 fn hold(addr: SocketAddr) -> Option<TcpSocket> {
     let socket = TcpSocket::new_v4().ok()?;
@@ -302,7 +311,7 @@ pub fn until_true(what: &str, mut condition: impl FnMut() -> bool) {
     until(what, || condition().then_some(()));
 }
 
-/// Polls a condition until it holds. The interval affects no result; it only spares the processor.
+/// Polls a condition until it holds. The interval affects no result; it only spares the processor, and grows with the wait.
 #[track_caller]
 pub fn until<T>(what: &str, condition: impl FnMut() -> Option<T>) -> T {
     until_within(what, HANG_TIMEOUT, condition)
@@ -320,8 +329,11 @@ pub fn until_within<T>(
         if let Some(value) = condition() {
             return value;
         }
-        assert!(begun.elapsed() < timeout, "not within {timeout:?}: {what}");
-        thread::park_timeout(Duration::from_millis(5));
+        let waited = begun.elapsed();
+        assert!(waited < timeout, "not within {timeout:?}: {what}");
+        thread::park_timeout(
+            (waited / 20).clamp(Duration::from_millis(5), Duration::from_millis(100)),
+        );
     }
 }
 

@@ -479,3 +479,73 @@ fn span_in(text: &str, part: &str) -> (usize, usize) {
     let start = part.as_ptr().addr().saturating_sub(text.as_ptr().addr());
     (start, start + part.len())
 }
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+
+    use crate::domain::api_error::Refusal;
+    use crate::domain::schedule::{CatchUp, Schedule, ScheduleError};
+
+    fn at(text: &str) -> Timestamp {
+        text.parse().unwrap()
+    }
+
+    fn refusal(cron: &str, zone: &str) -> Refusal {
+        Schedule::recurring(cron, zone, CatchUp::Latest).unwrap_err().into()
+    }
+
+    #[test]
+    fn a_cron_error_points_at_its_part_in_characters() {
+        let long = format!("é{}", "1".repeat(1100));
+        for (cron, field, span) in [
+            ("0 25 * * *", "hour", (2, 4)),
+            ("  0\t 25 * * *", "hour", (5, 7)),
+            ("5,61,7 * * * *", "minute", (2, 4)),
+            ("1-70/2 * * * *", "minute", (2, 4)),
+            ("*/90 * * * *", "minute", (2, 4)),
+            ("*/5/5 * * * *", "minute", (2, 5)),
+            ("0 1-2-3 * * *", "hour", (4, 7)),
+            ("0 0 1,L * *", "day-of-month", (6, 7)),
+            ("0 0 * janu *", "month", (6, 10)),
+            ("0 0 * * mon,5#2", "day-of-week", (12, 15)),
+            // Characters, not bytes; both letters have two or more.
+            ("0 é,9 * * *", "hour", (2, 3)),
+            ("0 9 * * é😀-x", "day-of-week", (8, 10)),
+            // Something is missing here.
+            ("1,,2 * * * *", "minute", (2, 2)),
+            ("* -1 * * *", "hour", (2, 2)),
+            ("*/ * * * *", "minute", (2, 2)),
+            ("", "expression", (0, 0)),
+            ("* * * *", "expression", (7, 7)),
+            ("é é ", "expression", (4, 4)),
+            // What is too much.
+            ("0 9 * * * 2026", "expression", (10, 14)),
+            ("0 9 * * *  é 2026 ", "expression", (11, 17)),
+            (" @reboot ", "expression", (1, 8)),
+            ("@every 5m", "expression", (0, 9)),
+            (&long, "expression", (1023, 1101)),
+            ("0 0 30 2 *", "day-of-month", (4, 6)),
+            (" 0  0 31 2,4 */2", "day-of-month", (6, 8)),
+        ] {
+            let part = refusal(cron, "UTC").schedule_part.unwrap();
+            assert_eq!((part.field, part.span), (field, Some(span)), "{cron}");
+        }
+        let zone = refusal("@daily", "Nowhere").schedule_part.unwrap();
+        assert_eq!((zone.field, zone.span), ("timezone", None));
+    }
+
+    #[test]
+    fn a_never_matching_cron_is_distinguished_from_a_rare_one() {
+        for never in
+            ["0 0 30 2 *", "0 0 31 4,6,9,11 *", "0 0 30,31 feb ?", "0 0 31 2 */2", "0 0 31 2 *"]
+        {
+            let error = Schedule::recurring(never, "UTC", CatchUp::Latest).unwrap_err();
+            assert!(matches!(error, ScheduleError::NeverMatches(_)), "{never}: {error}");
+        }
+        for rare in ["0 0 29 2 *", "0 0 29 2 */7", "0 0 30 2 1", "0 0 31 2,3 *", "0 0 */31 2 *"] {
+            let schedule = Schedule::recurring(rare, "UTC", CatchUp::Latest).unwrap();
+            assert!(schedule.next_after(at("2026-01-01T00:00:00Z")).is_some(), "{rare}");
+        }
+    }
+}

@@ -324,3 +324,83 @@ fn list(values: &[i8]) -> String {
         _ => values.iter().map(ToString::to_string).collect::<Vec<_>>().join(","),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::api_error::Refusal;
+    use crate::domain::schedule::cron::CronExpr;
+
+    /// A zone with the built-in rules, so that no test depends on the system.
+    fn zone(name: &str) -> Zone {
+        Zone::find_built_in(name).unwrap()
+    }
+
+    fn recurring(cron: &str, zone_name: &str) -> Schedule {
+        let cron = CronExpr::parse(cron).unwrap_or_else(|error| panic!("{cron}: {error}"));
+        Schedule::new(ScheduleRule::Recurring(cron), zone(zone_name), CatchUp::Latest)
+    }
+
+    fn at(text: &str) -> Timestamp {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_schedule_in_words_names_its_zone_and_the_instant_of_a_single_run() {
+        assert_eq!(
+            recurring("0 9 * * 1-5", "Europe/Berlin").describe(),
+            "At 09:00, Monday to Friday, Europe/Berlin"
+        );
+        let once = |at, zone| Schedule::once(at, zone).unwrap().describe();
+        assert_eq!(
+            once("2030-01-31T09:00:00+01:00", "Europe/Berlin"),
+            "Once, on Thursday 31 January 2030 at 09:00, Europe/Berlin"
+        );
+        assert_eq!(
+            once("2030-03-05T09:00:07", "utc"),
+            "Once, on Tuesday 5 March 2030 at 09:00:07, UTC"
+        );
+        let schedule = Schedule::recurring("@daily", "us/pacific", CatchUp::All).unwrap();
+        assert_eq!(schedule.describe(), "Every day at 00:00, US/Pacific");
+        assert_eq!(zone("US/Pacific").name(), "US/Pacific");
+    }
+
+    const NOW: &str = "2026-11-26T12:00:00Z";
+
+    #[test]
+    fn cron_expressions_and_instants_have_their_own_errors() {
+        for (text, field, span) in [
+            ("0 25 * * *", "hour", Some((2, 4))),
+            ("0 9 * * xyz", "day-of-week", Some((8, 11))),
+            ("* * * *", "expression", Some((7, 7))),
+            ("0 0 9 * * MON", "expression", Some((10, 13))),
+            ("@fortnightly", "expression", Some((0, 12))),
+            ("0 0 L * *", "day-of-month", Some((4, 5))),
+            ("2030-02-30 09:00", "at", None),
+        ] {
+            let error = understand(text, &zone("Europe/Berlin"), at(NOW)).expect_err(text);
+            let part = Refusal::from(error).schedule_part.unwrap();
+            assert_eq!((part.field, part.span), (field, span), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_note_of_a_skipped_time_is_that_of_the_words() {
+        let note = |text: &str, now: &str| {
+            let understood = understand(text, &zone("Europe/Berlin"), at(now)).unwrap();
+            understood.local.and_then(|local| understood.schedule.skipped_note(&local))
+        };
+        let skipped = Some("gap: 02:30 does not exist, runs at 03:00".to_owned());
+        assert_eq!(note("tomorrow 2:30", "2027-03-27T12:00:00Z"), skipped);
+        assert_eq!(note("2027-03-28 02:30", NOW), skipped);
+        assert_eq!(note("tomorrow 3:00", "2027-03-27T12:00:00Z"), None);
+        assert_eq!(note("+10m", NOW), None);
+    }
+
+    #[test]
+    fn an_interval_of_words_is_counted_in_whole_seconds() {
+        let at_half = at("2026-11-26T12:00:00.5Z");
+        let schedule = understand("+10m", &zone("UTC"), at_half).unwrap().schedule;
+        assert_eq!(schedule.rule, ScheduleRule::Once(at("2026-11-26T12:10:00Z")));
+    }
+}

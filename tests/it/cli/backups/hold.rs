@@ -29,7 +29,7 @@ fn held(server: &mut Server, user: &Client, at: &str) -> Client {
 }
 
 fn instants(executions: &[Value]) -> Vec<&str> {
-    executions.iter().map(|it| it["scheduled_for"].as_str().unwrap()).collect()
+    executions.iter().map(|it| it.text("scheduled_for")).collect()
 }
 
 #[test]
@@ -44,25 +44,22 @@ fn a_held_server_serves_reads_but_fires_sends_and_assigns_nothing() {
     assert_eq!((&moved["fired"], &moved["delivered"]), (&json!(0), &json!(0)));
     let fired = fire(&user, &call); // is stored and waits
     user.settle();
-    assert_eq!(user.get("/v1/cues").expect(200)["total"], 2);
+    assert_eq!(user.read("/v1/cues")["total"], 2);
     assert_eq!(user.execution(&waiting)["status"], "pending");
-    assert_eq!(user.get("/v1/executions/claimable?wait=1").expect(200)["executions"], json!([]));
+    assert_eq!(user.read("/v1/executions/claimable?wait=1")["executions"], json!([]));
     for path in ["/v1/executions/claim".to_owned(), format!("/v1/executions/{waiting}/claim")] {
         let response = user.post(&path, &json!({"worker_id": "w"}));
         let refused = response.expect_error(503, "held");
-        assert_contains(refused["error"]["message"].as_str().unwrap(), &["cued promote"]);
+        assert_contains(refused["error"].text("message"), &["cued promote"]);
         assert!(response.header("retry-after").is_some());
     }
-    let health = user.get("/health").expect(200);
+    let health = user.read("/health");
     assert_eq!(health["status"], "degraded");
     assert_eq!(health["services"]["poller"], "held");
     assert!(health["held_since"].as_str().is_some_and(|since| since.ends_with('Z')), "{health}");
     assert_has(&health["queue"], json!({"pending_outbox": 1, "pending_worker_claims": 1}));
-    let status = user.get("/status").expect(200);
-    assert!(
-        status["status"] == "degraded" && status["reason"].as_str().unwrap().contains("held"),
-        "{status}"
-    );
+    let status = user.read("/status");
+    assert!(status["status"] == "degraded" && status.text("reason").contains("held"), "{status}");
     // A report starts nothing, so a held server accepts it.
     report(&user, &waiting);
     let printed = run(&["check", server.db().to_str().unwrap()]);
@@ -110,7 +107,7 @@ fn a_promoted_server_resumes_without_a_restart_and_records_missed_runs() {
     // Due at 11, 12, 13, 14 and 15 o'clock: the newest run fires, the others are recorded as missed.
     assert_eq!(instants(&user.executions_of(&call))[0], "2026-01-01T15:00:00Z");
     for cue in [&call, &job] {
-        let missed = user.get(&format!("/v1/cues/{cue}/missed")).expect(200);
+        let missed = user.read(&format!("/v1/cues/{cue}/missed"));
         let row = &missed["missed"][0];
         assert_eq!(missed["total"], 1);
         assert_eq!(row["count"], 4);
@@ -119,8 +116,8 @@ fn a_promoted_server_resumes_without_a_restart_and_records_missed_runs() {
     }
     assert_eq!(receiver.count(), 2);
     user.post("/v1/executions/claim", &json!({})).expect(200);
-    assert_eq!(user.get("/health").expect(200)["status"], "healthy");
-    assert_eq!(user.get("/status").expect(200), json!({"status": "healthy"}));
+    assert_eq!(user.read("/health")["status"], "healthy");
+    assert_eq!(user.read("/status"), json!({"status": "healthy"}));
     assert_eq!(user.advance("PT1H")["fired"], 2);
     assert!(server.log().contains("promoted"), "{}", server.log());
 }
@@ -136,15 +133,11 @@ fn a_running_server_on_the_system_clock_notices_a_promotion() {
     server.restart();
     let user = user.at(server.addr());
     fire(&user, &call);
-    until("the server is held", || {
-        (user.get("/status").expect(200)["status"] == "degraded").then_some(())
-    });
+    until("the server is held", || (user.read("/status")["status"] == "degraded").then_some(()));
     assert_eq!(receiver.count(), 0);
     ok(&server.db(), &["promote"]);
     receiver.wait_for(1);
-    until("health recovers", || {
-        (user.get("/status").expect(200)["status"] == "healthy").then_some(())
-    });
+    until("health recovers", || (user.read("/status")["status"] == "healthy").then_some(()));
 }
 
 #[test]
@@ -187,11 +180,11 @@ fn nobody_is_told_of_unclaimed_executions_during_a_hold() {
     let user = held(&mut server, &user, "2026-01-01T10:35:00Z");
     let state = || {
         let execution = user.execution(&waiting);
-        (user.get("/v1/alerts").expect(200)["total"].clone(), execution["status"].clone())
+        (user.read("/v1/alerts")["total"].clone(), execution["status"].clone())
     };
     user.advance("PT20M");
     assert_eq!(state(), (json!(0), json!("pending")));
-    let health = user.get("/health").expect(200);
+    let health = user.read("/health");
     assert_has(&health["services"], json!({"worker": "none", "poller": "held"}));
     ok(&server.db(), &["promote"]);
     user.advance("PT59S");

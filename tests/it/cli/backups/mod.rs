@@ -18,23 +18,19 @@ pub const BEGIN: &str = "2026-01-01T10:30:00Z";
 
 /// A worker cue that runs every hour.
 pub fn work(user: &Client) -> String {
-    id(&user.create(&json!({"name": "work", "transport": "worker",
-                            "schedule": {"type": "recurring", "cron": "0 * * * *"}})))
-    .to_owned()
+    id(&user.create(&hourly_cue("work"))).to_owned()
 }
 
 /// A cue that calls `url` every hour, with a single attempt.
 pub fn hook(user: &Client, url: &str) -> String {
-    id(&user
-        .create(&json!({"name": "hook", "callback": {"url": url}, "retry": {"max_attempts": 1},
-                            "schedule": {"type": "recurring", "cron": "0 * * * *"}})))
-    .to_owned()
+    let once = json!({"retry": {"max_attempts": 1}});
+    id(&user.create(&with(webhook_cue("hook", "0 * * * *", url), once))).to_owned()
 }
 
 /// Fires a cue; returns the id of the execution.
 pub fn fire(user: &Client, cue: &str) -> String {
     let run = user.post(&format!("/v1/cues/{cue}/fire"), &json!({})).expect(200);
-    run["execution_id"].as_str().unwrap().to_owned()
+    run.text("execution_id").to_owned()
 }
 
 /// Reports a success of a worker execution.
@@ -169,7 +165,7 @@ fn a_backup_under_load_has_every_earlier_acknowledged_write() {
         ok(&restored, &["restore", path.to_str().unwrap()]);
         assert!(contents(&restored) == contents(path), "every row of every table");
     }
-    user.get("/v1/auth/me").expect(200);
+    user.read("/v1/auth/me");
 }
 
 #[test]
@@ -199,7 +195,7 @@ fn a_backup_contains_the_wal_left_by_a_crash() {
     assert_eq!(fs::read(server.db()).unwrap(), before.0);
     assert!(fs::read(&log).unwrap() == before.1, "whose it is to put it back");
     server.restart();
-    user.at(server.addr()).get("/v1/auth/me").expect(200);
+    user.at(server.addr()).read("/v1/auth/me");
     assert_eq!(contents(&out)["users"].len(), 1);
 }
 
@@ -228,8 +224,13 @@ fn a_stale_wal_does_not_enter_a_backup_of_that_name() {
         fs::copy(format!("{}-wal", dead.db().display()), &left).unwrap();
         let before = fs::read(&left).unwrap();
         let said = fails(&server.db(), &["backup", out.to_str().unwrap()], 1);
-        assert!(said.contains(&format!("out{suffix} is left over")), "{said}");
-        assert!(said.contains("Move it away, or give the backup another name"), "{said}");
+        assert_contains(
+            &said,
+            &[
+                &format!("out{suffix} is left over"),
+                "Move it away, or give the backup another name",
+            ],
+        );
         assert!(!out.exists() && fs::read(&left).unwrap() == before);
         fs::remove_file(left).unwrap();
     }
@@ -304,7 +305,7 @@ fn a_wal_without_its_database_is_kept() {
     }
     fs::rename(&moved, &db).unwrap();
     server.restart();
-    key.at(server.addr()).get("/v1/cues").expect(200);
+    key.at(server.addr()).read("/v1/cues");
 }
 
 #[test]

@@ -14,100 +14,92 @@ fn beside(path: &Path, suffix: &str) -> PathBuf {
     PathBuf::from(format!("{}{suffix}", path.display()))
 }
 
+/// A server with a cue, its user, and a backup of it.
+fn backed_up() -> (Server, Client, String) {
+    let (server, user) = Server::with_clock_and_user(BEGIN);
+    work(&user);
+    let backup = backup(&server, "backup").to_str().unwrap().to_owned();
+    (server, user, backup)
+}
+
 #[test]
 fn restore_keeps_an_existing_file_and_moves_it_aside_with_replace() {
-    let (mut server, user) = Server::with_clock_and_user(BEGIN);
-    work(&user);
-    let backup = backup(&server, "backup");
-    let backup = backup.to_str().unwrap();
+    let (mut server, user, backup) = backed_up();
     work(&user);
     server.stop();
     let later = contents(&server.db());
-    let text = fails(&server.db(), &["restore", backup], 1);
-    assert!(text.contains("exists already") && text.contains("--replace"), "{text}");
+    let text = fails(&server.db(), &["restore", &backup], 1);
+    assert_contains(&text, &["exists already", "--replace"]);
     assert!(contents(&server.db()) == later);
-    let text = ok(&server.db(), &["restore", backup, "--replace"]);
-    assert!(text.contains("cued.db.replaced") && text.contains("cued promote"), "{text}");
-    assert!(contents(&server.db()) == contents(Path::new(backup)));
+    let text = ok(&server.db(), &["restore", &backup, "--replace"]);
+    assert_contains(&text, &["cued.db.replaced", "cued promote"]);
+    assert!(contents(&server.db()) == contents(Path::new(&backup)));
     assert_eq!(mode(&server.db()), 0o600);
     assert!(contents(&beside(&server.db(), ".replaced")) == later);
-    ok(&server.db(), &["restore", backup, "--replace"]);
+    ok(&server.db(), &["restore", &backup, "--replace"]);
     assert!(beside(&server.db(), ".replaced-2").exists(), "no moved file is lost");
 }
 
 #[test]
 fn a_file_in_use_by_a_server_is_not_replaced() {
-    let (server, user) = Server::with_clock_and_user(BEGIN);
-    let backup = backup(&server, "backup");
-    let backup = backup.to_str().unwrap();
+    let (server, user, backup) = backed_up();
     work(&user);
-    for flags in [&["restore", backup][..], &["restore", backup, "--replace"]] {
+    for flags in [&["restore", &backup][..], &["restore", &backup, "--replace"]] {
         let text = fails(&server.db(), flags, 1);
         assert_contains(&text, &["in use by another cued", &server.pid().to_string()]);
     }
     work(&user);
-    assert_eq!(user.get("/v1/cues").expect(200)["total"], 2);
-    let text = fails(Path::new(backup), &["restore", backup, "--replace"], 1);
+    assert_eq!(user.total("/v1/cues"), 3);
+    let text = fails(Path::new(&backup), &["restore", &backup, "--replace"], 1);
     assert!(text.contains("from itself"), "{text}");
 }
 
 #[test]
 fn the_wal_of_a_killed_server_does_not_enter_the_restored_file() {
-    let (mut server, user) = Server::with_clock_and_user(BEGIN);
-    work(&user);
-    let backup = backup(&server, "backup");
-    let backup = backup.to_str().unwrap();
-    for _ in 0..50 {
-        work(&user);
-    }
+    let (mut server, user, backup) = backed_up();
+    (0..50).for_each(|_| drop(work(&user)));
     server.kill();
     assert!(fs::metadata(beside(&server.db(), "-wal")).unwrap().len() > 0);
-    ok(&server.db(), &["restore", backup, "--replace"]);
-    assert!(contents(&server.db()) == contents(Path::new(backup)));
+    ok(&server.db(), &["restore", &backup, "--replace"]);
+    assert!(contents(&server.db()) == contents(Path::new(&backup)));
     let aside = contents(&beside(&server.db(), ".replaced"));
     assert_eq!(aside["cues"].len(), 51, "the log moved with its file");
 }
 
 #[test]
 fn a_wal_is_kept_and_restored_with_its_moved_database() {
-    let (mut server, user) = Server::with_clock_and_user(BEGIN);
-    let backup = backup(&server, "backup");
-    let backup = backup.to_str().unwrap();
+    let (mut server, user, backup) = backed_up();
     work(&user);
     server.kill();
     let (db, moved) = (server.db(), beside(&server.db(), ".broken"));
     fs::rename(&db, &moved).unwrap();
     // A foreign file under the first name that restore would choose.
     fs::write(beside(&db, ".replaced-wal"), "another one's").unwrap();
-    let said = ok(&db, &["restore", backup]);
+    let said = ok(&db, &["restore", &backup]);
     assert_contains(&said, &["cued.db-wal as", "cued.db.replaced-2-wal", "no longer exists"]);
-    assert!(contents(&db) == contents(Path::new(backup)));
+    assert!(contents(&db) == contents(Path::new(&backup)));
     assert_eq!(fs::read(beside(&db, ".replaced-wal")).unwrap(), b"another one's");
     fs::rename(beside(&db, ".replaced-2-wal"), beside(&moved, "-wal")).unwrap();
-    assert_eq!(contents(&moved)["cues"].len(), 1, "what was acknowledged");
+    assert_eq!(contents(&moved)["cues"].len(), 2, "what was acknowledged");
 }
 
 #[test]
 fn a_damaged_or_missing_backup_is_not_restored() {
-    let (mut server, user) = Server::with_clock_and_user(BEGIN);
-    work(&user);
-    let backup = backup(&server, "backup");
-    let backup = backup.to_str().unwrap();
+    let (mut server, _, backup) = backed_up();
     server.stop();
     let before = contents(&server.db());
-    let file = Connection::open(backup).unwrap();
-    file.execute_batch("UPDATE users SET active_cues = 9").unwrap();
-    drop(file);
-    let said = fails(&server.db(), &["restore", backup, "--replace"], 1);
-    assert!(said.contains("is 9 but should be 1") && said.contains("failed the check"), "{said}");
-    fs::write(backup, "no backup").unwrap();
-    let text = fails(&server.db(), &["restore", backup, "--replace"], 1);
+    let wrong = "UPDATE users SET active_cues = 9";
+    Connection::open(&backup).unwrap().execute_batch(wrong).unwrap();
+    let said = fails(&server.db(), &["restore", &backup, "--replace"], 1);
+    assert_contains(&said, &["is 9 but should be 1", "failed the check"]);
+    fs::write(&backup, "no backup").unwrap();
+    let text = fails(&server.db(), &["restore", &backup, "--replace"], 1);
     assert!(text.contains("not a cued database"), "{text}");
     let text = fails(&server.db(), &["restore", "no-such-file", "--replace"], 1);
     assert!(text.contains("no-such-file does not exist"), "{text}");
     assert!(contents(&server.db()) == before);
     let (_folder, nowhere) = new_file();
-    fails(&nowhere, &["restore", backup], 1);
+    fails(&nowhere, &["restore", &backup], 1);
     assert!(!nowhere.exists() && !beside(&nowhere, ".partial").exists());
     fails(&nowhere, &["restore"], 2);
 }
@@ -194,8 +186,13 @@ fn check_reports_overdue_work_and_a_wrong_clock() {
     server.stop();
     let (printed, _, code) = check(&server.db());
     assert_eq!(code, Some(0), "{printed}");
-    assert!(printed.contains("last seen   2040-01-01T01:00:00Z: ahead of the clock"), "{printed}");
-    assert!(printed.contains("next due    2040-01-01T02:00:00Z"), "{printed}");
+    assert_contains(
+        &printed,
+        &[
+            "last seen   2040-01-01T01:00:00Z: ahead of the clock",
+            "next due    2040-01-01T02:00:00Z",
+        ],
+    );
     let mut server = Server::with_test_clock("2020-01-01T00:00:00Z");
     work(&server.user());
     server.stop();
@@ -328,7 +325,7 @@ fn only_the_exact_tables_of_litestream_are_passed_over() {
             "unexpected trigger t",
         ),
     ] {
-        server.sqlite().execute_batch(sql).unwrap();
+        server.sql(sql);
         let (printed, _, code) = check(&server.db());
         assert!(printed.contains(problem) && code == Some(1), "{sql}: {printed}");
         fs::write(server.db(), &sound).unwrap();
@@ -348,7 +345,7 @@ fn a_stop_beside_a_reader_without_an_end_leaves_everything_in_the_file_and_its_l
     assert_eq!(contents(&backup(&server, "backup"))["cues"].len(), 2);
     drop(reader);
     server.restart();
-    assert_eq!(user.at(server.addr()).get("/v1/cues").expect(200)["total"], 2);
+    assert_eq!(user.at(server.addr()).read("/v1/cues")["total"], 2);
 }
 
 /// The same file under a server with `--held`, which starts at `at`.
@@ -367,8 +364,7 @@ fn a_start_with_held_fires_and_sends_nothing_until_promoted() {
     let (mut first, user) = restart_held(&mut server, &user, "2026-01-01T13:30:00Z");
     assert_eq!(user.advance("PT2H")["fired"], 0);
     user.post("/v1/executions/claim", &json!({"worker_id": "w"})).expect_error(503, "held");
-    let held_since =
-        |user: &Client| user.get("/health").expect(200)["held_since"].as_str().unwrap().to_owned();
+    let held_since = |user: &Client| user.read("/health").text("held_since").to_owned();
     assert!(held_since(&user).starts_with("2026-01-01T13:30:00"), "{}", held_since(&user));
     assert!(first.log().contains("remove it after `cued promote`"), "{}", first.log());
 

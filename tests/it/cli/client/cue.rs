@@ -3,18 +3,14 @@
 use crate::cli::client::start;
 use crate::support::*;
 
-fn worker_cue(name: &str) -> Value {
-    json!({"name": name, "schedule": {"type": "recurring", "cron": "0 9 * * *"}, "transport": "worker"})
-}
-
 #[test]
 fn all_cues_are_listed_over_pages() {
     let (_server, user, home) = start();
     for number in 0..105 {
-        user.create(&worker_cue(&format!("n{number}")));
+        user.create(&hourly_cue(&format!("n{number}")));
     }
     assert_eq!(home.ok(&["cue", "list", "--all", "-q"]).lines().count(), 105);
-    assert_eq!(home.json(&["cue", "list", "--all"])["cues"].as_array().unwrap().len(), 105);
+    assert_eq!(home.json(&["cue", "list", "--all"]).list("cues").len(), 105);
     // The exact name is on a later page of the search for it.
     assert!(home.ok(&["cue", "show", "n0"]).contains("name          n0\n"));
 }

@@ -27,7 +27,7 @@ struct Row {
 fn rows() -> Vec<Row> {
     let list: Value = serde_json::from_str(LIST).unwrap();
     let row = |row: &Value| {
-        let field = row["field"].as_str().unwrap().to_owned();
+        let field = row.text("field").to_owned();
         let beside = merged(&list["base"], &row["with"]);
         let other =
             |other: &Value| (merged(&at_path(&field, other), &row["with_other"]), other.clone());
@@ -41,7 +41,7 @@ fn rows() -> Vec<Row> {
             field,
         }
     };
-    list["fields"].as_array().unwrap().iter().map(row).collect()
+    list.list("fields").iter().map(row).collect()
 }
 
 /// `{"a": {"b": value}}` for `a.b`.
@@ -110,13 +110,13 @@ fn slug_of(row: &Row) -> String {
 }
 
 fn find(user: &Client, slug: &str) -> Value {
-    user.get(&format!("/v1/cues/slug:{}", slug.replace('/', "%2F"))).expect(200)
+    user.read(&format!("/v1/cues/slug:{}", slug.replace('/', "%2F")))
 }
 
 /// What `cue show` prints of a cue, without what only it has.
 fn shown(home: &ClientHome, cue: &Value) -> String {
     let text = home.ok(&["cue", "show", id(cue)]);
-    text.replace(cue["slug"].as_str().unwrap(), "SLUG").replace(id(cue), "ID")
+    text.replace(cue.text("slug"), "SLUG").replace(id(cue), "ID")
 }
 
 #[test]
@@ -138,8 +138,8 @@ fn a_field_of_a_create_is_shown_listed_exported_and_applied() {
             user.delete(&format!("/v1/cues/{}", id(&without)));
         }
     }
-    let listed = user.get("/v1/cues?limit=100").expect(200);
-    let cues = listed["cues"].as_array().unwrap();
+    let listed = user.read("/v1/cues?limit=100");
+    let cues = listed.list("cues");
     assert_eq!(cues.len(), rows.len());
     let file = home.ok(&["export"]);
     let again = home.run_with_stdin(&["apply", "-f", "-"], &file);
@@ -150,11 +150,7 @@ fn a_field_of_a_create_is_shown_listed_exported_and_applied() {
     assert_eq!(applied.code, 0, "{applied:?}");
     for cue in cues {
         let cue = stored(&user, id(cue));
-        assert_eq!(
-            fields_of(&find(&other, cue["slug"].as_str().unwrap())),
-            fields_of(&cue),
-            "{file}"
-        );
+        assert_eq!(fields_of(&find(&other, cue.text("slug"))), fields_of(&cue), "{file}");
     }
 }
 
@@ -187,11 +183,7 @@ fn a_field_is_changed_and_reset_by_a_put() {
             field if field.starts_with("callback.flow.") => "callback.flow",
             field => field,
         };
-        assert!(
-            changed["changed"].as_array().unwrap().contains(&name.into()),
-            "{name}: {}",
-            changed["changed"]
-        );
+        assert!(changed.list("changed").contains(&name.into()), "{name}: {}", changed["changed"]);
         let again = user.put(&path, &row.cue).expect(200);
         assert_eq!(again["action"], "unchanged", "{}", row.field);
         assert_eq!(again["changed"], json!([]), "{}", row.field);

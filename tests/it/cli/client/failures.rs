@@ -154,7 +154,11 @@ fn every_error_of_a_server_has_its_exit_code_in_every_command() {
 
 #[test]
 fn a_command_without_a_server_exits_with_1_and_names_the_address() {
-    let runs = COMMANDS.map(|line| (line, run_at("http://127.0.0.1:1", line)));
+    // Each tries again for more than a second.
+    let runs = thread::scope(|scope| {
+        let run = |line| (line, scope.spawn(move || run_at("http://127.0.0.1:1", line)));
+        COMMANDS.map(run).map(|(line, run)| (line, run.join().unwrap()))
+    });
     let is_right = |run: &ClientRun| {
         (run.code, run.stdout.as_str()) == (1, "") && run.stderr.contains("127.0.0.1:1")
     };

@@ -117,7 +117,7 @@ impl Agent {
     }
 
     fn tools(&mut self) -> Vec<Value> {
-        self.request("tools/list", json!({}))["result"]["tools"].as_array().unwrap().clone()
+        self.request("tools/list", json!({}))["result"].list("tools").clone()
     }
 
     #[track_caller]
@@ -132,7 +132,7 @@ impl Agent {
         assert_eq!(result.get("isError"), None, "{result}");
         let content = result["structuredContent"].clone();
         assert_eq!(
-            serde_json::from_str::<Value>(result["content"][0]["text"].as_str().unwrap()).unwrap(),
+            serde_json::from_str::<Value>(result["content"][0].text("text")).unwrap(),
             content
         );
         content
@@ -143,7 +143,7 @@ impl Agent {
     pub fn fails(&mut self, tool: &str, arguments: Value) -> String {
         let result = self.call(tool, arguments);
         assert_eq!(result["isError"], true, "{result}");
-        result["content"][0]["text"].as_str().unwrap().to_owned()
+        result["content"][0].text("text").to_owned()
     }
 
     /// Closes standard input, after which the command must succeed without another line.
@@ -274,7 +274,7 @@ fn the_tools_are_operations_of_the_api_with_their_effects() {
         assert_eq!(annotations.len(), 5, "{tool}");
         let set =
             annotations.iter().filter(|(_, value)| **value == true).map(|(name, _)| name.as_str());
-        hints.entry(set.collect()).or_default().push(tool["name"].as_str().unwrap());
+        hints.entry(set.collect()).or_default().push(tool.text("name"));
     }
     let expected = BTreeMap::from([
         (
@@ -304,8 +304,8 @@ fn the_tools_are_operations_of_the_api_with_their_effects() {
         let operation =
             operations.map(|it| it.1).find(|it| it["operationId"] == tool["name"]).unwrap();
         assert_eq!(tool["title"], operation["summary"]);
-        let description = tool["description"].as_str().unwrap();
-        assert!(description.ends_with(operation["description"].as_str().unwrap()), "{tool}");
+        let description = tool.text("description");
+        assert!(description.ends_with(operation.text("description")), "{tool}");
         let schema = &tool["inputSchema"];
         jsonschema::validator_for(schema).unwrap();
         for text in ["\"$ref\"", "Idempotency-Key\""] {
@@ -322,8 +322,7 @@ fn the_tools_are_operations_of_the_api_with_their_effects() {
 fn a_read_only_server_has_no_other_tools() {
     let desk = Desk::new();
     let mut agent = Agent::start(&desk.home, &["--read-only"]);
-    let names: BTreeSet<_> =
-        agent.tools().iter().map(|it| it["name"].as_str().unwrap().to_owned()).collect();
+    let names: BTreeSet<_> = agent.tools().iter().map(|it| it.text("name").to_owned()).collect();
     assert!(names.contains("previewSchedule") && !names.contains("claimNext"), "{names:?}");
     let answer =
         agent.request("tools/call", json!({"name": "deleteCue", "arguments": {"cue_id": "cue_1"}}));
@@ -445,9 +444,9 @@ fn keys_and_secrets_stay_out_of_the_conversation() {
         ),
         "{text}"
     );
-    let stored = desk.user.get(&format!("/v1/cues/{}", id.as_str().unwrap())).expect(200);
+    let stored = desk.user.read(&format!("/v1/cues/{}", id.as_str().unwrap()));
     assert_eq!(stored["callback"]["headers"]["Authorization"], "Bearer s3cret");
-    let secret = desk.user.get("/v1/auth/webhook-secret").expect(200)["webhook_secret"].clone();
+    let secret = desk.user.read("/v1/auth/webhook-secret")["webhook_secret"].clone();
     let all = agent.output.clone() + &agent.end();
     for hidden in ["s3cret", desk.user.key(), secret.as_str().unwrap()] {
         assert!(!all.contains(hidden), "{hidden} is in {all}");
@@ -479,7 +478,7 @@ fn a_long_result_is_cut() {
     let payload = json!({"text": "é".repeat(100_000)});
     let cue = json!({"name": "a", "transport": "worker", "schedule": schedule, "payload": payload});
     let result = agent.call("createCue", cue);
-    let text = |index: usize| result["content"][index]["text"].as_str().unwrap();
+    let text = |index: usize| result["content"][index].text("text");
     assert!(
         text(0).starts_with("The result has 200") && text(0).contains("It begins as follows"),
         "{}",

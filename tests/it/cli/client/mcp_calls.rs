@@ -42,9 +42,7 @@ fn calls_of_a_batch_are_answered_together_and_many_calls_wait_for_each_other() {
         answers.as_array().unwrap().iter().map(|it| it["id"].as_u64().unwrap()).collect();
     assert_eq!(ids, [1, 2], "{answers}");
     server.react(Reaction::Hang);
-    for id in 0..40 {
-        agent.send(&call(id, "getCue"));
-    }
+    (0..40).for_each(|id| agent.send(&call(id, "getCue")));
     server.wait_hanging(32);
     server.release();
     let mut ids: Vec<_> = (0..40).map(|_| agent.receive()["id"].as_u64().unwrap()).collect();

@@ -14,10 +14,8 @@ fn a_reader_that_has_read_enough_is_no_failure() {
     let (_server, user, home) = start();
     let payload = json!({"text": "x".repeat(10_000)});
     for number in 0..30 {
-        user.create(
-            &json!({"name": format!("cue {number}"), "transport": "worker", "payload": payload,
-                            "schedule": {"type": "recurring", "cron": "0 9 * * *"}}),
-        );
+        let cue = worker_cue(&format!("cue {number}"), YEARLY);
+        user.create(&with(cue, json!({ "payload": payload })));
     }
     for line in
         "cue list --all --json | cue list --all -q | cue list --all -o jsonl | cue list --all -o yaml | \

@@ -12,10 +12,7 @@ fn runs_above_the_limit_of_the_plan_are_explained_with_the_remedy() {
     let flags = ["--dev", "--test-clock", START, "--plans", plans.to_str().unwrap()];
     let (desk, receiver) = (Desk::at(Server::start(&flags)), Receiver::start());
     let (home, user) = (&desk.home, &desk.user);
-    let cue = user.create(
-        &json!({"name": "minutely", "schedule": {"type": "recurring", "cron": "* * * * *"},
-                                  "callback": {"url": receiver.url()}}),
-    );
+    let cue = user.create(&webhook_cue("minutely", "* * * * *", &receiver.url()));
     let runs = |home: &ClientHome| {
         [["account", "usage"].as_slice(), &["whoami"]].map(|line| {
             let shown = home.ok(line);
@@ -34,7 +31,7 @@ fn runs_above_the_limit_of_the_plan_are_explained_with_the_remedy() {
         runs(home),
         ["6 of 3 this month: none is sent until next month"; 2].map(str::to_owned)
     );
-    let id = cue["id"].as_str().unwrap();
+    let id = cue.text("id");
     let refused = home.fails(&["cue", "fire", id], 6);
     let reason = "The plan allows 3 runs a month, and this month has 6: no more are sent until 2030-02-01 (UTC). To \
                   send them now, start this server with --limits off";
@@ -42,7 +39,7 @@ fn runs_above_the_limit_of_the_plan_are_explained_with_the_remedy() {
     let list = home.ok(&["run", "list", "--failed"]);
     assert!(list.lines().nth(1).unwrap().contains("\tlimit reached\t"), "{list}");
     let run = user.executions_of(id).into_iter().find(|run| run["status"] == "failed").unwrap();
-    let shown = home.ok(&["run", "show", run["id"].as_str().unwrap()]);
+    let shown = home.ok(&["run", "show", run.text("id")]);
     let why = "not sent: the plan's 3 runs of the month were used up; start the server with --limits off\n";
     assert!(shown.contains(why) && shown.contains("limit reached\n"), "{shown}");
     assert!(home.ok(&["cue", "show", id]).contains("  failed  limit reached\n"));
@@ -57,12 +54,12 @@ fn the_limit_of_an_operators_own_plan_is_lifted_by_the_operator_and_that_of_othe
     let server = Server::start(&["--dev", "--plans", plans.to_str().unwrap()]);
     let [operator, other] =
         ["ann", "bob"].map(|name| server.client().register(&format!("{name}@example.com")));
-    let body = json!({"name": "a", "schedule": {"type": "recurring", "cron": "@daily"}, "transport": "worker"});
+    let body = hourly_cue("a");
     for (user, remedy) in
         [(&operator, "or start this server with --limits off"), (&other, "or upgrade")]
     {
         let refused = user.post("/v1/cues", &body).expect_error(403, "cue_limit_exceeded");
-        let message = refused["error"]["message"].as_str().unwrap();
+        let message = refused["error"].text("message");
         assert!(message.ends_with(remedy), "{message}");
     }
 }
@@ -78,7 +75,7 @@ fn the_limit_of_requests_of_ones_own_server_is_named_with_its_remedy() {
             .find(|response| response.status == 429)
             .unwrap();
         let refused = refused.expect_error(429, "rate_limit_exceeded");
-        let message = refused["error"]["message"].as_str().unwrap();
+        let message = refused["error"].text("message");
         assert!(message.ends_with(&format!(" s{remedy}")), "{message}");
     }
     let home = ClientHome::signed_in(&server, &operator);

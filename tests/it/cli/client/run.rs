@@ -1,7 +1,7 @@
 //! `cued run`: list, show, replay and wait.
 
 use crate::cli::client::Desk;
-use crate::cli::client::sink::{cue, fire};
+use crate::cli::client::sink::cue;
 use crate::support::*;
 
 const UNKNOWN: &str = "0198c0de-7a10-7c3e-9d52-1f0a6b3c4d5e";
@@ -14,20 +14,13 @@ fn control_characters_of_a_receiver_do_not_reach_the_terminal() {
     let receiver = Receiver::with(Reaction::bytes(answer));
     let run = desk.fire(&desk.webhook_cue("hook", &receiver.url()));
     desk.user.settle();
-    for command in
-        [&["run", "show", &run][..], &["run", "attempts", &run, "--body"], &["run", "list"]]
-    {
-        let shown = desk.home.ok(command);
-        assert!(
-            !shown.contains(|char: char| char.is_control() && !matches!(char, '\n' | '\t')),
-            "{shown:?}"
-        );
-    }
-    assert!(
-        desk.home
-            .ok(&["run", "attempts", &run, "--body"])
-            .contains("\u{fffd}[2Ja\n\u{fffd}b    c\n")
-    );
+    let shown = ["run show RUN", "run list", "run attempts RUN --body"].map(|line| {
+        let shown = desk.home.ok(&words(&line.replace("RUN", &run)));
+        let is_unsafe = |char: char| char.is_control() && !matches!(char, '\n' | '\t');
+        assert!(!shown.contains(is_unsafe), "{shown:?}");
+        shown
+    });
+    assert_contains(&shown[2], &["\u{fffd}[2Ja\n\u{fffd}b    c\n"]);
 }
 
 #[test]
@@ -36,13 +29,13 @@ fn the_end_of_a_run_ends_the_wait_also_over_a_restart() {
         (Server::with_user(DEV_UNLIMITED), Receiver::with(Reaction::Hang));
     let home = ClientHome::signed_in(&server, &user);
     let cue = cue(&user, "report", &receiver, 1);
-    let run = fire(&user, &cue);
+    let run = user.fire(&cue);
     receiver.wait_hanging(1);
     let mut wait = LiveCommand::start(&home, &["run", "wait", &run, "-q"]);
     receiver.release();
     assert_eq!(wait.end(), (Some(0), vec![run]), "{}", wait.stderr);
     receiver.react(Reaction::Hang);
-    let run = fire(&user, &cue);
+    let run = user.fire(&cue);
     receiver.wait_hanging(1);
     let mut wait = LiveCommand::start(&home, &["run", "wait", &run, "-q"]);
     server.kill();
@@ -77,14 +70,14 @@ fn a_wait_ends_with_its_time_or_with_its_cue() {
         (Server::with_user(DEV_UNLIMITED), Receiver::with(Reaction::Status(500)));
     let home = ClientHome::signed_in(&server, &user);
     let cue = cue(&user, "report", &receiver, 2);
-    let run = fire(&user, &cue);
+    let run = user.fire(&cue);
     let error = home.fails(&["run", "wait", &run, "--timeout", "1s"], 1);
     assert_contains(&error, &[&format!("stopped waiting; the run continues: cued run wait {run}")]);
     assert_eq!(home.json_error(&["run", "wait", UNKNOWN], 3)["code"], "execution_not_found");
     home.fails(&["run", "wait", UNKNOWN, "--timeout", "never"], 2);
     assert!(home.ok(&["run", "wait", UNKNOWN, "--curl"]).contains(UNKNOWN));
     let mut wait = LiveCommand::start(&home, &["run", "wait", &run]);
-    user.delete(&format!("/v1/cues/{cue}")).expect(204);
+    user.delete(&cue_path(&cue)).expect(204);
     assert_eq!(wait.end(), (Some(3), vec![]), "{}", wait.stderr);
 }
 
@@ -124,7 +117,7 @@ fn many_failed_runs_are_replayed_in_parts_each_once() {
     );
     let done = desk.home.json(&["run", "replay", "--failed", "-y"]);
     assert_has(&done, json!({"matched": 2_500, "replayed": 2_500, "skipped": []}));
-    assert_eq!(done["execution_ids"].as_array().unwrap().len(), 2_500);
+    assert_eq!(done.list("execution_ids").len(), 2_500);
     assert_eq!(replays(&desk), (2_500, 2_500));
 }
 
@@ -165,7 +158,7 @@ fn naming_server(pages: Vec<Vec<String>>) -> Receiver {
             let page = requests.fetch_add(1, Ordering::Relaxed);
             json!({"matched": pages[page].len(), "dry_run": true, "ids": pages[page], "has_more": page + 1 < pages.len()})
         } else {
-            let count = body["ids"].as_array().unwrap().len();
+            let count = body.list("ids").len();
             json!({"matched": count, "replayed": count, "skipped": [], "execution_ids": body["ids"]})
         };
         Reaction::Full(
@@ -192,17 +185,12 @@ fn the_runs_of_several_pages_are_replayed_each_once() {
 }
 
 /// What a command in a terminal of `columns` columns prints, with the answer `input` to its question.
-fn in_terminal(home: &ClientHome, arguments: &[&str], columns: u16, input: &str) -> Option<String> {
-    Command::new("script").arg("--version").output().ok()?;
-    let program = home.command(arguments);
-    let words: Vec<String> = std::iter::once(program.get_program())
-        .chain(program.get_args())
-        .map(|word| format!("'{}'", word.to_str().unwrap()))
-        .collect();
-    let mut script = Command::new("script");
-    script.env_clear().env("PATH", std::env::var_os("PATH").unwrap()).env("TERM", "xterm");
-    script.envs(program.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    script.args(["-qec", &format!("stty cols {columns}; {}", words.join(" ")), "/dev/null"]);
+fn in_terminal(home: &ClientHome, arguments: &str, columns: u16, input: &str) -> Option<String> {
+    // There is a `script`.
+    home.at_terminal(arguments)?;
+    let line = format!("stty cols {columns}; {} {arguments}", env!("CARGO_BIN_EXE_cued"));
+    let mut script = home.other("script");
+    script.args(["-qec", &line, "/dev/null"]).env("TERM", "xterm");
     let mut child = script.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     std::io::Write::write_all(&mut child.stdin.take().unwrap(), input.as_bytes()).unwrap();
     let output = bounded("script", move || child.wait_with_output().unwrap());
@@ -214,16 +202,15 @@ fn a_terminal_shows_a_question_and_a_bar() {
     let desk = Desk::without_retention();
     desk.failed_run(&desk.worker_cue("report"));
     copy_failed(&desk, 1_499, 1);
-    let no = in_terminal(&desk.home, &["run", "replay", "--failed"], 80, "n\n");
-    let Some(no) = no else { return skip("there is no `script`") };
+    let Some(no) = in_terminal(&desk.home, "run replay --failed", 80, "n\n") else { return };
     assert_contains(&no, &["Replay 1500 failed runs? [y/N]", "nothing was changed"]);
     assert_eq!(replays(&desk), (0, 0));
-    let yes = in_terminal(&desk.home, &["run", "replay", "--failed"], 60, "y\n").unwrap();
+    let yes = in_terminal(&desk.home, "run replay --failed", 60, "y\n").unwrap();
     let bars: Vec<&str> = yes.split('\r').filter(|line| line.contains(" % ")).collect();
     assert_eq!(bars.len(), 3, "{yes:?}");
     assert!(bars[2].contains("replay  66 % 1000 of 1500 failed runs"), "{yes:?}");
     assert!(yes.contains("\r\u{1b}[Kreplayed 1500 of 1500 runs"), "the bar is cleared: {yes:?}");
-    let table = in_terminal(&desk.home, &["run", "list", "--color", "never"], 80, "").unwrap();
+    let table = in_terminal(&desk.home, "run list --color never", 80, "").unwrap();
     let longest = table.lines().map(|line| line.trim_end().chars().count()).max();
     assert!(longest <= Some(80) && table.contains("SCHEDULED"), "{table}");
 }

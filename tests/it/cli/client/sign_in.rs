@@ -110,8 +110,8 @@ fn a_new_address_has_an_account_at_once_on_a_server_without_mail() {
     assert_eq!(home.stored()["current"], json!("default"));
     assert_has(profile, json!({"url": server.url(), "email": "ann@example.com"}));
     assert_eq!(mode(&home.credentials()), 0o600);
-    let user = server.client().with_key(profile["api_key"].as_str().unwrap());
-    assert_eq!(user.get("/v1/auth/keys").expect(200)["keys"][0]["id"], profile["key_id"]);
+    let user = server.client().with_key(profile.text("api_key"));
+    assert_eq!(user.read("/v1/auth/keys")["keys"][0]["id"], profile["key_id"]);
     let shown = home.ok(&["whoami"]);
     assert!(shown.contains("of profile default") && shown.contains("ann@example.com"), "{shown}");
 }
@@ -126,7 +126,7 @@ fn a_development_server_is_entered_without_an_address_as_its_page_is() {
     let page = sign_in(&server.client(), &json!({"dev": true})).expect(201);
     assert_eq!(page["user"]["email"], email(&home));
     // The session is that of the page.
-    assert_eq!(home.json(&["account", "sessions"])["sessions"].as_array().unwrap().len(), 1);
+    assert_eq!(home.json(&["account", "sessions"]).list("sessions").len(), 1);
     server.client().register("ann@example.com");
     home.ok(&["logout", "--keep-key"]);
     home.ok(&["login"]);
@@ -147,7 +147,7 @@ fn a_new_address_beside_an_account_of_a_development_server_needs_a_yes() {
         keyboard.write_all(b"n\n").unwrap();
         assert_eq!(login.code(), 2, "{}", login.output());
     }
-    assert_eq!(server.client().get("/v1/info").expect(200)["accounts"], json!(["ada@example.com"]));
+    assert_eq!(server.client().read("/v1/info")["accounts"], json!(["ada@example.com"]));
     home.ok(&[&line[..], &["-y"]].concat());
     assert_eq!(home.stored()["profiles"]["default"]["email"], "ada@exmaple.com");
 }
@@ -164,8 +164,8 @@ fn a_known_address_confirms_by_the_link_in_the_log() {
     assert_eq!(login.code(), 0, "{}", login.output());
     assert!(login.output().contains("as ann@example.com (profile home)"), "{}", login.output());
     assert_eq!(home.json(&["whoami"])["email"], json!("ann@example.com"));
-    let keys = first.get("/v1/auth/keys").expect(200);
-    assert_eq!(keys["keys"].as_array().unwrap().len(), 2, "the earlier key is kept: {keys}");
+    let keys = first.read("/v1/auth/keys");
+    assert_eq!(keys.list("keys").len(), 2, "the earlier key is kept: {keys}");
 }
 
 #[test]
@@ -208,9 +208,7 @@ fn a_login_waits_for_a_server_that_is_away() {
 #[test]
 fn too_many_logins_are_a_limit_and_no_server_is_a_failure() {
     let mailing = MailingServer::open(OPEN);
-    for _ in 0..5 {
-        mailing.code();
-    }
+    (0..5).for_each(|_| drop(mailing.code()));
     let home = ClientHome::new();
     let error = home.json_error(&["login", &mailing.server.url()], 6);
     assert_eq!(error["code"], json!("rate_limit_exceeded"));

@@ -5,6 +5,7 @@ use std::net::Shutdown;
 
 use cued::domain::webhook::signature::{SigningSecrets, signature_headers};
 
+use crate::cli::client::Desk;
 use crate::support::*;
 
 const SECRET: &str = "whsec_0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
@@ -91,7 +92,7 @@ fn a_test_call_is_no_attempt_and_the_status_is_never_cut_off() {
 }
 
 #[test]
-fn a_secret_can_come_from_a_file_or_standard_input() {
+fn a_secret_can_come_from_a_file() {
     let home = ClientHome::new();
     let file = home.folder().join("secret");
     fs::write(&file, format!("{SECRET}\n")).unwrap();
@@ -99,10 +100,6 @@ fn a_secret_can_come_from_a_file_or_standard_input() {
     assert_eq!(sink.note(), "Signatures are checked with the secret of --secret");
     sink.post(&signed(SECRET, 0, "{}"), "{}");
     assert!(sink.line().contains("  verified  "));
-    let error = home.fails(&["sink", "--secret", "-"], 2);
-    assert!(error.contains("the secret is empty"), "{error}");
-    let error = home.json_error(&["sink", "--secret", "@none"], 2);
-    assert!(error["message"].as_str().unwrap().contains("cannot read none"), "{error}");
 }
 
 #[test]
@@ -169,22 +166,6 @@ fn connections_have_a_bound_and_others_wait() {
 }
 
 #[test]
-fn a_script_that_cannot_be_read_is_wrong_usage() {
-    for script in ["500,,200", "OK", "199", "429:soon"] {
-        let error = ClientHome::new().fails(&["sink", "--script", script], 2);
-        assert!(error.contains("500,timeout,429:5,200"), "{error}");
-    }
-}
-
-#[test]
-fn a_port_in_use_is_told_with_a_way_out() {
-    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
-    let addr = taken.local_addr().unwrap().to_string();
-    let error = ClientHome::new().fails(&["sink", "--listen", &addr], 1);
-    assert_contains(&error, &[&format!("cannot listen on {addr}"), "127.0.0.1:0"]);
-}
-
-#[test]
 fn a_request_with_too_large_a_body_or_head_is_refused_and_takes_no_step() {
     let mut sink = Sink::alone(&["--json", "--no-body", "--exit-after", "1"]);
     sink.note();
@@ -247,8 +228,7 @@ fn a_signal_ends_a_sink_whose_reader_does_not_read() {
     // It prints now, and cannot go on.
     sink.stdout.read_exact(&mut [0]).unwrap();
     signal("-TERM", sink.child.0.id());
-    let code = bounded("the sink ends", move || sink.child.0.wait().unwrap().code());
-    assert_eq!(code, Some(0));
+    assert_eq!(sink.end().0, Some(0));
 }
 
 #[test]
@@ -287,28 +267,18 @@ fn the_secret_of_the_account_is_found_also_after_the_start() {
     let home = ClientHome::new();
     let mut early = Sink::start(&home, &["--no-body"]);
     assert!(early.note().contains("once you run `cued login`"));
-    fs::create_dir_all(home.credentials().parent().unwrap()).unwrap();
     let profile = json!({"url": server.url(), "api_key": user.key()});
-    let credentials = json!({"current": "default", "profiles": {"default": profile}});
-    write_private(&home, &credentials.to_string());
+    home.store(&json!({"current": "default", "profiles": {"default": profile}}));
     let mut signed_in = Sink::start(&ClientHome::signed_in(&server, &user), &["--no-body"]);
     let origin =
         format!("Signatures are checked with the secrets of your account at {}", server.url());
     assert_eq!(signed_in.note(), origin);
     for sink in [&mut early, &mut signed_in] {
-        let cue = user.create(&json!({
-            "name": sink.addr.to_string(),
-            "schedule": {"type": "once", "at": "2099-01-01T00:00:00Z"},
-            "callback": {"url": sink.url()},
-            "payload": {"hello": "world"},
-        }));
-        let fire = format!("/v1/cues/{}/fire", id(&cue));
-        let fired = user.post(&fire, &json!({})).expect(200);
-        let (line, id) = (sink.line(), fired["execution_id"].as_str().unwrap());
-        assert!(
-            line.ends_with(&format!("POST /hook  {id}  attempt 1  18 B  verified  → 200")),
-            "{line}"
-        );
+        let cue = webhook_cue("hook", YEARLY, &sink.url());
+        let run = user.fire(&user.create(&with(cue, json!({"payload": {"hello": "world"}}))));
+        let (line, end) =
+            (sink.line(), format!("POST /hook  {run}  attempt 1  18 B  verified  → 200"));
+        assert!(line.ends_with(&end), "{line}");
     }
     assert_eq!(early.note(), origin);
 }
@@ -324,43 +294,25 @@ fn a_server_that_cannot_be_reached_does_not_keep_a_sink_from_starting() {
     assert!(shown.starts_with("curl http://127.0.0.1:1/v1/auth/webhook-secret "), "{shown}");
 }
 
-fn write_private(home: &ClientHome, text: &str) {
-    use std::os::unix::fs::OpenOptionsExt as _;
-    let mut file = fs::OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(home.credentials());
-    file.as_mut().unwrap().write_all(text.as_bytes()).unwrap();
-}
-
-const START: &str = "2030-01-01T00:00:00Z";
-
 /// A cue that fires only by request, with attempts a minute apart.
-pub fn cue(user: &Client, name: &str, receiver: &Receiver, attempts: u32) -> String {
-    let cue = json!({
-        "name": name,
-        "schedule": {"type": "recurring", "cron": "0 0 1 1 *"},
-        "callback": {"url": receiver.url()},
-        "retry": {"max_attempts": attempts, "backoff_minutes": [1]},
-    });
-    user.create(&cue)["id"].as_str().unwrap().to_owned()
+pub fn cue(user: &Client, name: &str, receiver: &Receiver, attempts: u32) -> Value {
+    let retry = json!({"retry": {"max_attempts": attempts, "backoff_minutes": [1]}});
+    user.create(&with(webhook_cue(name, YEARLY, &receiver.url()), retry))
 }
 
-/// Fires a cue; returns the id of the run.
-pub fn fire(user: &Client, cue: &str) -> String {
-    let fired = user.post(&format!("/v1/cues/{cue}/fire"), &json!({})).expect(200);
-    id(&fired).to_owned()
+/// An account on a test clock, a receiver, and cues that call it, each by request and with two attempts.
+fn calling<const N: usize>(names: [&str; N]) -> (Desk, Receiver, [Value; N]) {
+    let (desk, receiver) = (Desk::new(), Receiver::start());
+    let cues = names.map(|name| cue(&desk.user, name, &receiver, 2));
+    (desk, receiver, cues)
 }
 
 #[test]
 fn each_result_is_a_line_with_the_id_of_its_run() {
-    let ((server, user), receiver) = (Server::with_clock_and_user(START), Receiver::start());
-    let (good, bad) =
-        (cue(&user, "nightly-backup", &receiver, 4), cue(&user, "sync\u{1b}[2J", &receiver, 2));
-    let mut tail = LiveCommand::following(&ClientHome::signed_in(&server, &user), &["tail"]);
-    let run = fire(&user, &good);
+    let (Desk { server: _server, user, home }, receiver, [good, bad]) =
+        calling(["nightly-backup", "sync\u{1b}[2J"]);
+    let mut tail = LiveCommand::following(&home, &["tail"]);
+    let run = user.fire(&good);
     user.settle();
     let line = tail.line();
     assert!(
@@ -369,11 +321,16 @@ fn each_result_is_a_line_with_the_id_of_its_run() {
     );
     assert!(line.ends_with(&format!("  {run}  +0 ms")), "{line}");
     receiver.react(Reaction::Status(503));
-    let run = fire(&user, &bad);
+    let run = user.fire(&bad);
     user.settle();
     let line = tail.line();
-    assert!(line.contains("  ↻  sync\u{fffd}[2J  attempt 1/2  503  "), "{line}");
-    assert!(line.contains(&format!("  {run}  next in 60 s  \"the URL returned 503\"")), "{line}");
+    assert_contains(
+        &line,
+        &[
+            "  ↻  sync\u{fffd}[2J  attempt 1/2  503  ",
+            &format!("  {run}  next in 60 s  \"the URL returned 503\""),
+        ],
+    );
     user.advance("PT1M");
     let line = tail.line();
     assert!(
@@ -385,12 +342,10 @@ fn each_result_is_a_line_with_the_id_of_its_run() {
 
 #[test]
 fn other_forms_are_json_or_ids_and_nothing_else() {
-    let ((server, user), receiver) = (Server::with_clock_and_user(START), Receiver::start());
-    let cue = cue(&user, "a", &receiver, 1);
-    let home = ClientHome::signed_in(&server, &user);
+    let (Desk { server: _server, user, home }, _receiver, [cue]) = calling(["a"]);
     let forms = [["tail", "--json"], ["tail", "-q"], ["tail", "--output=yaml"]];
     let [mut json, mut ids, mut yaml] = forms.map(|form| LiveCommand::following(&home, &form));
-    let run = fire(&user, &cue);
+    let run = user.fire(&cue);
     let event: Value = serde_json::from_str(&json.line()).unwrap();
     assert_eq!(event["event"], "execution.succeeded");
     assert_eq!(event["data"]["execution_id"], json!(run));
@@ -402,19 +357,21 @@ fn other_forms_are_json_or_ids_and_nothing_else() {
 
 #[test]
 fn failures_alone_with_the_bodies_of_their_responses() {
-    let ((server, user), receiver) = (Server::with_clock_and_user(START), Receiver::start());
-    let (first, second) = (cue(&user, "first", &receiver, 1), cue(&user, "second", &receiver, 1));
-    let home = ClientHome::signed_in(&server, &user);
+    let (Desk { server: _server, user, home }, receiver, [first, second]) =
+        calling(["first", "second"]);
+    for cue in [&first, &second] {
+        user.change(cue, &json!({"retry": {"max_attempts": 1}}));
+    }
     let mut all = LiveCommand::following(&home, &["tail", "--failed", "--body", "--json"]);
     let mut one = home.command(&["tail", "--failed", "--body", "--cue", "second", "--verbose"]);
     one.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut one = LiveCommand::new(one.spawn().unwrap());
     one.wait_for_note("/v1/events");
-    fire(&user, &first);
+    user.fire(&first);
     user.settle();
     receiver.react(Reaction::Full(500, vec![], "no \u{1b}[2Jspace\nleft\n".to_owned()));
-    fire(&user, &first);
-    fire(&user, &second);
+    user.fire(&first);
+    user.fire(&second);
     let event: Value = serde_json::from_str(&all.line()).unwrap();
     assert_eq!(event["event"], "execution.failed", "the success is no failure");
     assert_eq!(event["response_body"], "no \u{1b}[2Jspace\nleft\n");
@@ -425,18 +382,17 @@ fn failures_alone_with_the_bodies_of_their_responses() {
 
 #[test]
 fn only_what_concerns_cues_with_all_of_the_tags() {
-    let ((server, user), receiver) = (Server::with_clock_and_user(START), Receiver::start());
-    let [plain, tagged] = ["plain", "tagged"].map(|name| cue(&user, name, &receiver, 1));
-    user.patch(&format!("/v1/cues/{tagged}"), &json!({"tags": ["a", "b"]})).expect(200);
-    user.patch(&format!("/v1/cues/{plain}"), &json!({"tags": ["a"]})).expect(200);
+    let (Desk { server: _server, user, home }, _receiver, [plain, tagged]) =
+        calling(["plain", "tagged"]);
+    user.change(&tagged, &json!({"tags": ["a", "b"]}));
+    user.change(&plain, &json!({"tags": ["a"]}));
     let both = || {
-        fire(&user, &plain);
-        let run = fire(&user, &tagged);
+        user.fire(&plain);
+        let run = user.fire(&tagged);
         user.settle();
         run
     };
     let past = both();
-    let home = ClientHome::signed_in(&server, &user);
     let mut tail =
         LiveCommand::following(&home, &["tail", "--tag", "a", "--tag", "b", "--since", "10m"]);
     let line = tail.line();
@@ -448,22 +404,20 @@ fn only_what_concerns_cues_with_all_of_the_tags() {
 
 #[test]
 fn the_past_comes_first_in_its_order() {
-    let ((server, user), receiver) = (Server::with_clock_and_user(START), Receiver::start());
-    let cue = cue(&user, "a", &receiver, 2);
-    fire(&user, &cue);
+    let (Desk { server: _server, user, home }, receiver, [cue]) = calling(["a"]);
+    user.fire(&cue);
     user.advance("PT1H");
     receiver.react(Reaction::Status(500));
-    let failed = fire(&user, &cue);
+    let failed = user.fire(&cue);
     user.advance("PT30S");
     receiver.react(Reaction::Status(200));
-    let good = fire(&user, &cue);
+    let good = user.fire(&cue);
     user.advance("PT30S");
     user.settle();
     // Later than the retry: events of one millisecond have no order in a list.
     user.advance("PT1S");
-    let home = ClientHome::signed_in(&server, &user);
     let mut tail = LiveCommand::following(&home, &["tail", "--since", "10m"]);
-    let next = fire(&user, &cue);
+    let next = user.fire(&cue);
     let lines = tail.lines(2);
     for (line, (begin, run)) in lines.iter().zip([("01:00:30", &good), ("01:01:00", &failed)]) {
         assert!(
@@ -524,10 +478,10 @@ fn a_lost_connection_misses_nothing_and_a_restart_shows_as_a_gap() {
     let mut ids = LiveCommand::following(&home, &["tail", "-q"]);
     let mut events = LiveCommand::following(&home, &["tail", "--json"]);
     for _ in 0..2 {
-        let mut runs = BTreeSet::from([fire(&user, &cue)]);
+        let mut runs = BTreeSet::from([user.fire(&cue)]);
         relay.cut();
         // They end before the command is back, most likely.
-        runs.extend([fire(&user, &cue), fire(&user, &cue)]);
+        runs.extend([user.fire(&cue), user.fire(&cue)]);
         let shown = ids.lines(3);
         assert_eq!(shown.into_iter().collect::<BTreeSet<_>>(), runs, "each is shown once");
         assert_eq!(
@@ -545,7 +499,7 @@ fn a_lost_connection_misses_nothing_and_a_restart_shows_as_a_gap() {
         until("the gap", || Some(events.line()).filter(|line| !line.contains("server.state")));
     let gap: Value = serde_json::from_str(&gap).unwrap();
     assert_eq!((&gap["event"], &gap["data"]["reason"]), (&json!("reset"), &json!("restart")));
-    let run = fire(&user, &cue);
+    let run = user.fire(&cue);
     assert_eq!(ids.line(), run);
     ids.signal("-INT");
     assert_eq!(ids.end(), (Some(130), vec![]), "nothing is shown twice");
@@ -558,7 +512,7 @@ fn it_ends_by_a_signal_between_two_lines_and_when_nobody_reads() {
     let home = ClientHome::signed_in(&server, &user);
     for (name, code) in [("-INT", 130), ("-TERM", 143)] {
         let mut tail = LiveCommand::following(&home, &["tail", "--types", "execution"]);
-        fire(&user, &cue);
+        user.fire(&cue);
         tail.line();
         tail.signal(name);
         let (ended, rest) = tail.end();
@@ -580,19 +534,10 @@ fn what_prevents_the_first_connection_is_told_at_once() {
     let (server, user) = Server::with_user(DEV_UNLIMITED);
     let home = ClientHome::signed_in(&server, &user);
     assert_eq!(ClientHome::without_server().json_error(&["tail"], 1)["code"], "unreachable");
-    let unknown =
-        ClientHome::new().env("CUED_URL", server.url()).env("CUED_API_KEY", "cue_sk_unknown");
-    assert_eq!(unknown.json_error(&["tail"], 4)["code"], "invalid_api_key");
-    assert_eq!(
-        ClientHome::new().env("CUED_URL", server.url()).json_error(&["tail"], 4)["code"],
-        "not_signed_in"
-    );
-    home.fails(&["tail", "--cue", "nothing"], 3);
-    home.fails(&["tail", "--cue", "cue_aaaaaaaaaaaa"], 3);
-    assert!(home.fails(&["tail", "--types", "nothing"], 5).contains("execution.failed"));
-    home.fails(&["tail", "--since", "soon"], 2);
-    let curl = home.ok(&["tail", "--curl"]);
-    assert!(curl.starts_with("curl --no-buffer") && !curl.contains(user.key()), "{curl}");
+    let stranger = ClientHome::new().env("CUED_URL", server.url());
+    assert_eq!(stranger.json_error(&["tail"], 4)["code"], "not_signed_in");
+    let stranger = stranger.env("CUED_API_KEY", "cue_sk_unknown");
+    assert_eq!(stranger.json_error(&["tail"], 4)["code"], "invalid_api_key");
     let open: Vec<LiveCommand> = (0..5).map(|_| LiveCommand::following(&home, &["tail"])).collect();
     assert_eq!(home.json_error(&["tail"], 6)["code"], "too_many_streams");
     drop(open);
@@ -603,7 +548,7 @@ fn a_revoked_key_ends_it() {
     let ((mut server, user), receiver) = (Server::with_user(DEV_UNLIMITED), Receiver::start());
     let cue = cue(&user, "a", &receiver, 1);
     let mut tail = LiveCommand::following(&ClientHome::signed_in(&server, &user), &["tail"]);
-    fire(&user, &cue);
+    user.fire(&cue);
     tail.line();
     server.kill();
     server.sqlite().execute("DELETE FROM api_keys", []).unwrap();

@@ -25,10 +25,9 @@ fn a_cue_is_tested_with_its_call_and_its_payload() {
     let headers = json!({"Authorization": "Bearer t", "X-Own": "1"});
     let callback =
         json!({"url": receiver.url(), "method": "PUT", "headers": headers, "timeout_seconds": 5});
-    let schedule = json!({"type": "recurring", "cron": "0 0 1 7 *"});
-    let text = r#"{"name": "nightly", "schedule": S, "callback": C, "payload": {"big": 123456789012345678901234567890}}"#;
-    let body = text.replace('S', &schedule.to_string()).replacen('C', &callback.to_string(), 1);
-    assert_eq!(user.call("POST", "/v1/cues", &[], body.as_bytes()).unwrap().status, 201);
+    let more =
+        json!({"callback": callback, "payload": {"big": 123456789012345678901234567890_u128}});
+    user.create(&with(webhook_cue("nightly", YEARLY, &receiver.url()), more));
     receiver.react(answer(200, "done\nand more"));
     let printed = home.ok(&["cue", "test", "nightly"]);
     assert_eq!(
@@ -45,7 +44,7 @@ fn a_cue_is_tested_with_its_call_and_its_payload() {
     let sent = receiver.deliveries().remove(1);
     assert_eq!((sent.method.as_str(), sent.json()), ("POST", json!({"a": 1})));
     assert_eq!((sent.header("authorization"), sent.header("x-own")), (Some("other"), Some("1")));
-    assert_eq!(user.get("/v1/executions").expect(200)["total"], 0);
+    assert_eq!(user.read("/v1/executions")["total"], 0);
 }
 
 #[test]
@@ -84,7 +83,7 @@ fn a_test_of_a_url_that_fails_exits_with_8() {
     receiver.react(answer(200, &"x".repeat(3_000)));
     let cut = home.ok(&["cue", "test", "--url", &url]);
     assert!(cut.ends_with(&format!("{}\n(the rest is not shown)\n", "x".repeat(2_000))), "{cut}");
-    assert_eq!(user.get("/v1/cues").expect(200)["total"], 0);
+    assert_eq!(user.read("/v1/cues")["total"], 0);
 }
 
 #[test]

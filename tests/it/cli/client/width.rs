@@ -41,8 +41,7 @@ fn crowded(receiver: &Receiver) -> Desk {
 fn commands(desk: &Desk) -> Vec<Vec<String>> {
     let lines = "cue list | cue list --failing | cue show CUE | cue missed CUE | run list | run list --failed | \
                  run show RUN | run attempts RUN | alert list | worker list | health | info | account usage | whoami";
-    let list =
-        |path: &str, key: &str| desk.user.get(path).expect(200)[key].as_array().unwrap().clone();
+    let list = |path: &str, key: &str| desk.user.read(path)[key].as_array().unwrap().clone();
     let (cues, runs) = (list("/v1/cues", "cues"), list("/v1/executions", "executions"));
     let mut commands = Vec::new();
     for line in lines.split(" | ") {
@@ -125,8 +124,7 @@ fn a_run_in_a_sentence_has_its_short_id_at_a_terminal_and_the_next_step() {
     let terminal = ClientHome::signed_in(&desk.server, &desk.user).env("CUED_COLUMNS", "80");
     let fired = terminal.run(&["cue", "fire", "hook"]);
     let run =
-        desk.user.get(&format!("/v1/executions?cue_id={cue}")).expect(200)["executions"][0]["id"]
-            .clone();
+        desk.user.read(&format!("/v1/executions?cue_id={cue}"))["executions"][0]["id"].clone();
     let short = |id: &str| id[id.len() - 8..].to_owned();
     let run = short(run.as_str().unwrap());
     assert_eq!(fired.stderr, format!("Follow it: cued run wait {run}\n"));

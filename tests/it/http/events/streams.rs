@@ -200,9 +200,7 @@ fn a_client_that_reads_nothing_is_cut_off() {
     let ada = api.user("ada");
     let stream = follow(&api, &ada);
     until("the place is free", || {
-        for _ in 0..50 {
-            api.fixture.app.events.publish(large(ada.key));
-        }
+        (0..50).for_each(|_| api.fixture.app.events.publish(large(ada.key)));
         (api.fixture.app.events.streams() == 0).then_some(())
     });
     drop(stream);
@@ -265,9 +263,7 @@ fn two_users_see_their_own_events_and_those_of_the_server() {
 #[test]
 fn a_burst_is_one_event_of_a_herd() {
     let (server, user) = Server::with_clock_and_user("2030-01-01T00:00:00Z");
-    for _ in 0..40 {
-        user.create(&hourly_cue("c"));
-    }
+    (0..40).for_each(|_| drop(user.create(&hourly_cue("c"))));
     let mut stream = EventReader::follow(server.addr(), &user, "?types=execution,server");
     user.advance("PT1H");
     let events = stream.until_clock_moved();
@@ -333,9 +329,7 @@ fn a_stream_checks_its_key_also_while_events_wait() {
 fn a_stop_hands_out_the_events_that_wait() {
     let (mut api, ada) = Api::with_user("ada");
     let mut stream = EventReader::follow(api.addr(), &ada, "");
-    for _ in 0..250 {
-        api.fixture.app.events.publish(vec![event(ada.key)]);
-    }
+    (0..250).for_each(|_| api.fixture.app.events.publish(vec![event(ada.key)]));
     api.stop();
     let events = stream.until(|event, _| event == "server.state");
     assert_eq!(events.iter().filter(|(event, _)| event == "cue.updated").count(), 250);

@@ -181,9 +181,7 @@ fn after_ten_failed_sign_ins_an_address_has_no_more_for_15_minutes() {
         Api::from_fixture(Fixture::with_config(Clock::manual(BEGIN.parse().unwrap()), |_| {}));
     let ada = api.user("ada");
     let client = ada.anonymous();
-    for _ in 0..5 {
-        sign_in(&client, &key_of(&ada)).expect(201);
-    }
+    (0..5).for_each(|_| drop(sign_in(&client, &key_of(&ada)).expect(201)));
     let wrong = [
         json!({"api_key": "cue_sk_00000000000000000000000000000000"}),
         json!({"api_key": "no key"}),

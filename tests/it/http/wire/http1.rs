@@ -156,9 +156,7 @@ fn a_head_that_is_not_http_gets_a_status_alone_and_ends_the_connection() {
     ] {
         for good_ones in [0, 1] {
             let mut connection = server.connect();
-            for _ in 0..good_ones {
-                assert_eq!(connection.ask(&get("/items/1")).status, 200);
-            }
+            (0..good_ones).for_each(|_| assert_eq!(connection.ask(&get("/items/1")).status, 200));
             let response = connection.ask(&head);
             assert_eq!(response.status, status, "{head} → {response:?}");
             assert_eq!(response.body.len(), 0, "{head} → {response:?}");

@@ -248,9 +248,7 @@ fn a_silent_connection_is_closed_and_an_incomplete_head_gets_408() {
     assert_eq!(server.connect().rest(), "");
     for good_ones in [0, 1] {
         let mut connection = server.connect();
-        for _ in 0..good_ones {
-            assert_eq!(connection.ask(&get("/items/a")).status, 200);
-        }
+        (0..good_ones).for_each(|_| assert_eq!(connection.ask(&get("/items/a")).status, 200));
         let response = connection.ask("GET /items/a HTTP/1.1\r\nHo");
         assert_eq!((response.status, response.header("connection")), (408, Some("close")));
         assert_eq!(connection.rest(), "");
@@ -334,9 +332,7 @@ fn concurrent_connections_stay_within_the_limit() {
         assert!(response.starts_with("HTTP/1.1 204 "), "{response}");
     };
     std::thread::scope(|scope| {
-        for client in 0..12 {
-            scope.spawn(move || served(client));
-        }
+        (0..12).for_each(|client| drop(scope.spawn(move || served(client))));
     });
     assert_eq!(CROWD_PEAK.load(Ordering::SeqCst), CROWD);
 }

@@ -136,9 +136,7 @@ fn unfinished_bodies_of_many_clients_leave_room_for_a_newcomer() {
         let mut connection = server.connect_from(&format!("127.0.0.{client}"));
         assert_eq!(connection.ask(&get("/items/a")).status, 200);
     }
-    for _ in 0..3 {
-        assert_eq!(server.request(&post("/echo", &"x".repeat(900))).status, 200);
-    }
+    (0..3).for_each(|_| assert_eq!(server.request(&post("/echo", &"x".repeat(900))).status, 200));
     drop(open);
 }
 

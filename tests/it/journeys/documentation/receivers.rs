@@ -28,10 +28,7 @@ pub fn fault(block: &Block) -> Option<String> {
     }
     let folder = TempDir::new().unwrap();
     let (server, user) = Server::with_user(DEV_UNLIMITED);
-    let secret = user.get("/v1/auth/webhook-secret").expect(200)["webhook_secret"]
-        .as_str()
-        .unwrap()
-        .to_owned();
+    let secret = user.read("/v1/auth/webhook-secret").text("webhook_secret").to_owned();
     let log = folder.path().join("log");
     let receiver = started(block, folder.path(), &secret, &log);
     let Ok((addr, _running)) = receiver else { return receiver.err() };

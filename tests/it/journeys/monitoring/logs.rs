@@ -32,9 +32,8 @@ fn names(line: &Value) -> BTreeSet<&str> {
 /// Does everything that involves a secret once; returns the secrets.
 fn whole_life(server: &Server, mailbox: &Mailbox, receiver: &Receiver) -> Vec<String> {
     let user = server.user();
-    let get = |user: &Client, path: &str, name: &str| {
-        user.get(path).expect(200)[name].as_str().unwrap().to_owned()
-    };
+    let get =
+        |user: &Client, path: &str, name: &str| user.read(path)[name].as_str().unwrap().to_owned();
     let mut secrets =
         vec![user.key().to_owned(), get(&user, "/v1/auth/webhook-secret", "webhook_secret")];
     secrets.push(get(&user, "/v1/auth/alert-webhook-secret", "alert_webhook_secret"));
@@ -66,7 +65,7 @@ fn log_in(client: &Client, mailbox: &Mailbox, secrets: &mut Vec<String>) {
     let made = client
         .post("/v1/auth/device-code", &json!({"device_code": "SECRET-device-code"}))
         .expect(201);
-    let code = made["device_code"].as_str().unwrap();
+    let code = made.text("device_code");
     let submitted = json!({"device_code": code, "email": "secret-reader@example.com"});
     client.post("/v1/auth/device-code/submit-email", &submitted).expect(200);
     // The mails about replaced secrets come first.
@@ -77,7 +76,7 @@ fn log_in(client: &Client, mailbox: &Mailbox, secrets: &mut Vec<String>) {
     assert_eq!(confirmed.status, 200);
     let polled =
         client.post("/v1/auth/device-code/poll", &json!({ "device_code": code })).expect(200);
-    secrets.extend([mail.token(), polled["api_key"].as_str().unwrap().to_owned()]);
+    secrets.extend([mail.token(), polled.text("api_key").to_owned()]);
 }
 
 fn deliver(user: &Client, receiver: &Receiver) {
@@ -115,7 +114,7 @@ fn report(user: &Client) {
         user.post("/v1/executions/claim", &json!({"worker_id": "SECRET-worker"})).expect(200);
     let outcome =
         json!({"success": false, "error": "SECRET-error", "metadata": {"a": "SECRET-metadata"}});
-    user.report(claimed["execution_id"].as_str().unwrap(), &outcome);
+    user.report(claimed.text("execution_id"), &outcome);
 }
 
 /// Mistakes of users: a secret in the wrong place.
@@ -198,7 +197,7 @@ fn a_request_logs_one_json_line_with_fixed_field_names() {
     let (server, user) = Server::with_user(
         &[DEV_UNLIMITED, &["--log-level", "debug", "--log-format", "json"]].concat(),
     );
-    let me = user.get("/v1/auth/me").expect(200);
+    let me = user.read("/v1/auth/me");
     user.call("GET", "/v1/cues/cue_000000000000", &[("X-Request-Id", "mine-1")], b"").unwrap();
     let answered =
         || Some(with_message(&server, "request completed")).filter(|lines| lines.len() == 3);
@@ -213,7 +212,7 @@ fn a_request_logs_one_json_line_with_fixed_field_names() {
     assert_eq!((&found["method"], &found["route"]), (&json!("GET"), &json!("/v1/cues/{cue_id}")));
     assert_eq!((&found["status"], &found["user_id"]), (&json!(404), &me["id"]));
     assert!(found["duration_ms"].as_f64().is_some_and(|time| time > 0.0), "{found}");
-    assert!(found["timestamp"].as_str().unwrap().parse::<jiff::Timestamp>().is_ok(), "{found}");
+    assert!(found.text("timestamp").parse::<jiff::Timestamp>().is_ok(), "{found}");
 }
 
 #[test]
@@ -250,7 +249,7 @@ fn an_attempt_logs_one_json_line_with_its_result() {
 #[test]
 fn the_text_format_has_the_same_names_and_values() {
     let server = Server::start(&[DEV_UNLIMITED, &["--log-level", "debug"]].concat());
-    server.client().get("/health").expect(200);
+    server.client().read("/health");
     let line = until("the request is logged", || server.log().lines().next().map(str::to_owned));
     for part in
         ["DEBUG request completed request_id=", "method=\"GET\"", "route=\"/health\"", "status=200"]
@@ -369,9 +368,7 @@ fn the_watchdog_is_notified_while_running_and_while_stopping() {
     let (manager, path) = Boss::at(&folder);
     let (mut server, addr) = started(&[("NOTIFY_SOCKET", &path), ("WATCHDOG_USEC", "20000")]);
     assert_eq!(manager.hears(), format!("READY=1\nSTATUS=Serving on http://{addr}"));
-    for _ in 0..3 {
-        assert_eq!(manager.hears(), "WATCHDOG=1");
-    }
+    (0..3).for_each(|_| assert_eq!(manager.hears(), "WATCHDOG=1"));
     // A running request keeps the port open. The server asks for its body once it runs.
     let mut waiting = TcpStream::connect(addr).unwrap();
     let head = b"POST /v1/auth/register HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\
@@ -384,9 +381,7 @@ fn the_watchdog_is_notified_while_running_and_while_stopping() {
         scope.spawn(|| signal("-TERM", server.0.id()));
         assert!(manager.hears_beside_life().starts_with("STOPPING=1"));
     });
-    for _ in 0..3 {
-        assert_eq!(manager.hears(), "WATCHDOG=1");
-    }
+    (0..3).for_each(|_| assert_eq!(manager.hears(), "WATCHDOG=1"));
     drop(waiting);
     assert_eq!(server.0.wait().unwrap().code(), Some(0));
 }
@@ -439,9 +434,7 @@ fn a_failing_disk_does_not_stop_the_watchdog_notifications() {
     // No commit gets past this lock.
     drop(fixture.app.store.write(|tx| Ok(tx.commit_hook(Some(|| true))?)).wait());
     let watchdog = watched(&fixture, &path);
-    for _ in 0..3 {
-        assert_eq!(manager.hears(), "WATCHDOG=1");
-    }
+    (0..3).for_each(|_| assert_eq!(manager.hears(), "WATCHDOG=1"));
     watchdog.stop();
 }
 

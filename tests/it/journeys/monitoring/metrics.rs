@@ -25,12 +25,8 @@ pub fn scrape(server: &Server) -> Exposition {
 }
 
 fn hook(receiver: &Receiver, cron: &str) -> Value {
-    json!({
-        "name": "hook",
-        "schedule": {"type": "recurring", "cron": cron},
-        "callback": {"url": receiver.url()},
-        "retry": {"max_attempts": 2, "backoff_minutes": [1]},
-    })
+    let retry = json!({"retry": {"max_attempts": 2, "backoff_minutes": [1]}});
+    with(webhook_cue("hook", cron, &receiver.url()), retry)
 }
 
 fn deliveries(page: &Exposition, result: &str, cause: &str) -> f64 {
@@ -77,9 +73,7 @@ fn a_new_server_exposes_every_metric_in_the_prometheus_format() {
     let now = jiff::Timestamp::now().as_second() as f64;
     assert!((now - 120.0..=now + 1.0).contains(&started), "{started}");
     // The schema and the first user are in the file itself.
-    server.user().create(
-        &json!({"name": "work", "transport": "worker", "schedule": {"type": "recurring", "cron": "@daily"}}),
-    );
+    server.user().create(&worker_cue("work", "@daily"));
     assert!(scrape(&server).value("cued_database_wal_bytes", &[]) > 0.0, "a cue was just written");
 }
 
@@ -136,15 +130,10 @@ fn late_runs_count_as_late_in_the_metrics() {
 fn claims_and_expired_claims_are_counted() {
     let server = watched(&["--test-clock", BEGIN]);
     let user = server.user();
-    let work = json!({"name": "work", "transport": "worker", "schedule": {"type": "recurring", "cron": "@daily"}});
-    let cue = user.create(&work);
-    for _ in 0..2 {
-        user.fire(&cue);
-    }
+    let cue = user.create(&worker_cue("work", "@daily"));
+    (0..2).for_each(|_| drop(user.fire(&cue)));
     assert_eq!(scrape(&server).value("cued_queue_depth", &[("queue", "claim")]), 2.0);
-    for _ in 0..2 {
-        user.post("/v1/executions/claim", &json!({"worker_id": "w"})).expect(200);
-    }
+    (0..2).for_each(|_| drop(user.claim("w")));
     user.post("/v1/executions/claim", &json!({"worker_id": "w"})).expect_error(409, "claim_failed");
     user.advance("PT16M");
     let page = scrape(&server);
@@ -228,9 +217,7 @@ fn metrics_are_off_by_default_and_never_on_the_port_of_the_api() {
 fn metrics_are_not_rate_limited() {
     let server = Server::start(&[&["--dev"], &LISTEN[..]].concat());
     let collector = collector(&server);
-    for _ in 0..100 {
-        assert_eq!(collector.get("/metrics").status, 200);
-    }
+    (0..100).for_each(|_| assert_eq!(collector.get("/metrics").status, 200));
 }
 
 #[test]
@@ -244,9 +231,7 @@ fn metrics_remain_available_until_all_deliveries_end() {
     server.terminate();
     until("the port of the API is closed", || std::net::TcpStream::connect(server.addr()).err());
     // The API has no running request: the next lines show that its listener has ended all the same.
-    for _ in 0..50 {
-        assert_eq!(deliveries(&scrape(&server), "success", "none"), 0.0);
-    }
+    (0..50).for_each(|_| assert_eq!(deliveries(&scrape(&server), "success", "none"), 0.0));
     receiver.release();
     assert_eq!(server.wait_for_exit(), Some(0));
     assert!(std::net::TcpStream::connect(server.metrics_addr().unwrap()).is_err());

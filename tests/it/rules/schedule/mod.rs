@@ -1,13 +1,14 @@
-//! Schedules: cron expressions, descriptions, instants, spans.
+//! Tables of schedules: cron expressions, clock changes, words, and their errors. What needs no table is tested beside the
+//! code, in `src/domain/schedule`.
 
-mod occurrences;
 mod random;
-mod words;
 
 use std::collections::HashMap;
 
+use cued::domain::api_error::{ErrorCode, Refusal};
 use cued::domain::schedule::cron::CronExpr;
-use cued::domain::schedule::{CatchUp, Schedule, ScheduleRule, Zone, parse_instant};
+use cued::domain::schedule::words::understand;
+use cued::domain::schedule::{CatchUp, Schedule, ScheduleError, ScheduleRule, Zone};
 use jiff::tz::Offset;
 
 use crate::support::*;
@@ -64,26 +65,6 @@ fn a_cron_expression_reads_as_english() {
     let wrong: Vec<_> =
         rows.iter().filter(differs).map(|[cron, _]| (cron, described(cron))).collect();
     assert!(rows.len() == 99 && wrong.is_empty(), "{wrong:#?}");
-}
-
-#[test]
-fn a_schedule_in_words_names_its_zone_and_the_instant_of_a_single_run() {
-    assert_eq!(
-        recurring("0 9 * * 1-5", "Europe/Berlin").describe(),
-        "At 09:00, Monday to Friday, Europe/Berlin"
-    );
-    let once = |at, zone| Schedule::once(at, zone).unwrap().describe();
-    assert_eq!(
-        once("2030-01-31T09:00:00+01:00", "Europe/Berlin"),
-        "Once, on Thursday 31 January 2030 at 09:00, Europe/Berlin"
-    );
-    assert_eq!(
-        once("2030-03-05T09:00:07", "utc"),
-        "Once, on Tuesday 5 March 2030 at 09:00:07, UTC"
-    );
-    let schedule = Schedule::recurring("@daily", "us/pacific", CatchUp::All).unwrap();
-    assert_eq!(schedule.describe(), "Every day at 00:00, US/Pacific");
-    assert_eq!(zone("US/Pacific").name(), "US/Pacific");
 }
 
 /// The values of the fields, and whether a day matches if either day field does.
@@ -163,133 +144,97 @@ fn equal_crons_have_equal_words_and_different_crons_different_words() {
     assert!(repeated > 100 && known.len() > 10_000, "{repeated} {}", known.len());
 }
 
-fn read(text: &str, zone_name: &str) -> Option<String> {
-    parse_instant(text, &zone(zone_name)).ok().map(|instant| instant.to_string())
+#[test]
+fn runs_follow_the_local_clock_through_every_kind_of_change() {
+    let rows = rows(include_str!("../../../data/clock-changes.tsv"));
+    for [zone, cron, after, runs] in &rows {
+        let expected: Vec<_> = runs.split(' ').map(at).collect();
+        let found = recurring(cron, zone).upcoming(at(after), expected.len());
+        assert_eq!(found, expected, "{cron} in {zone} after {after}");
+    }
+    assert_eq!(rows.len(), 42);
+}
+
+fn refusal(cron: &str) -> Refusal {
+    Schedule::recurring(cron, "UTC", CatchUp::Latest).unwrap_err().into()
 }
 
 #[test]
-fn an_offset_decides_and_the_zone_does_not() {
-    for text in [
-        "2030-01-31T09:00:00Z",
-        "2030-01-31t09:00:00z",
-        "2030-01-31 09:00:00Z",
-        "2030-01-31T09:00Z",
-        "2030-01-31T10:30:00+01:30",
-        "2030-01-31T10:30:00+0130",
-        "2030-01-30T23:00:00-10:00",
-        "2030-01-31T09:00:00-00:00",
-        "2030-01-31T09:00:00.000999999999999Z",
-    ] {
-        assert_eq!(read(text, "Asia/Tokyo").as_deref(), Some("2030-01-31T09:00:00Z"), "{text}");
+fn a_cron_error_names_field_and_remedy() {
+    let long = format!("{} * * * *", "1".repeat(50));
+    let (cut, stars) = (format!("minute: {}… is out of range 0-59", &long[..40]), "*".repeat(1025));
+    let too_long = "expression: it is longer than 1024 bytes; use ranges and steps";
+    let rows = rows(include_str!("../../../data/cron-errors.tsv"));
+    assert_eq!(rows.len(), 34);
+    for [cron, message] in rows.into_iter().chain([[long.as_str(), &cut], [&stars, too_long]]) {
+        let refusal = refusal(cron);
+        assert_eq!(
+            (refusal.code, &*refusal.message),
+            (ErrorCode::InvalidSchedule, message),
+            "{cron}"
+        );
     }
 }
 
-#[test]
-fn a_fraction_is_kept_to_the_millisecond() {
-    assert_eq!(read("2030-01-31T09:00:00.5Z", "UTC").as_deref(), Some("2030-01-31T09:00:00.5Z"));
-    assert_eq!(
-        read("2030-01-31T09:00:00.123999Z", "UTC").as_deref(),
-        Some("2030-01-31T09:00:00.123Z")
-    );
-    assert_eq!(read("2030-01-31T09:00:00.04", "UTC").as_deref(), Some("2030-01-31T09:00:00.04Z"));
+const NOW: &str = "2026-11-26T12:00:00Z";
+
+/// The schedule and its description without the zone, or the message of the error.
+fn understood(text: &str) -> Result<(String, String), ScheduleError> {
+    let schedule = understand(text, &zone("Europe/Berlin"), at(NOW))?.schedule;
+    let rule = match &schedule.rule {
+        ScheduleRule::Recurring(cron) => cron.text().to_owned(),
+        ScheduleRule::Every(interval) => format!("every {}", interval.text()),
+        ScheduleRule::Once(at) => format!("at {at}"),
+    };
+    Ok((rule, schedule.describe().strip_suffix(", Europe/Berlin").unwrap().to_owned()))
 }
 
 #[test]
-fn an_instant_without_an_offset_is_local_to_the_zone() {
-    for (text, zone, expected) in [
-        ("2030-01-31T09:00:00", "UTC", "2030-01-31T09:00:00Z"),
-        ("2030-01-31T09:00:00", "Asia/Kathmandu", "2030-01-31T03:15:00Z"),
-        // A skipped time means the first instant after the gap.
-        ("2026-03-08T02:00:00", "America/New_York", "2026-03-08T07:00:00Z"),
-        ("2026-03-08T02:59:59.999", "America/New_York", "2026-03-08T07:00:00Z"),
-        ("2026-03-08T00:30:00", "America/Havana", "2026-03-08T05:00:00Z"),
-        ("2026-10-04T02:10:00", "Australia/Lord_Howe", "2026-10-03T15:30:00Z"),
-        ("2026-03-29T01:00:00", "Antarctica/Troll", "2026-03-29T01:00:00Z"),
-        ("2011-12-30T12:00:00", "Pacific/Apia", "2011-12-30T10:00:00Z"),
-        ("2007-03-11T03:00:00", "America/Indiana/Winamac", "2007-03-11T08:00:00Z"),
-        // A repeated time means its first occurrence.
-        ("2026-11-01T01:30:00", "America/New_York", "2026-11-01T05:30:00Z"),
-        ("2026-02-15T02:30:00", "Africa/Casablanca", "2026-02-15T01:30:00Z"),
-        ("2026-04-05T01:45:00", "Australia/Lord_Howe", "2026-04-04T14:45:00Z"),
-    ] {
-        assert_eq!(read(text, zone).as_deref(), Some(expected), "{text} in {zone}");
+fn every_row_of_the_table_of_words_holds() {
+    let rows = rows(include_str!("../../../data/schedule-words.tsv"));
+    let wrong: Vec<_> = rows
+        .iter()
+        .map(|[text, rule, description]| (text, understood(text), (*rule, *description)))
+        .filter(|(_, found, (rule, description))| {
+            found.as_ref().ok() != Some(&((*rule).to_owned(), (*description).to_owned()))
+        })
+        .collect();
+    assert!(rows.len() > 70 && wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn a_text_that_is_no_schedule_is_marked_where_it_goes_wrong() {
+    let rows = rows(include_str!("../../../data/schedule-words-errors.tsv"));
+    let mut wrong = Vec::new();
+    for [text, marked, message] in &rows {
+        let refusal = understood(text).map_err(Refusal::from).expect_err(text);
+        let part = refusal.schedule_part.as_deref().unwrap();
+        let (from, to) = part.span.unwrap();
+        let found: String = text.chars().skip(from).take(to - from).collect();
+        let is_right = (refusal.code, part.field) == (ErrorCode::InvalidSchedule, "text")
+            && found == *marked
+            && refusal.message.starts_with(message);
+        if !is_right {
+            wrong.push((*text, found, refusal.message.to_string()));
+        }
     }
+    assert!(rows.len() > 25 && wrong.is_empty(), "{wrong:#?}");
+    let generic = understood("soon").unwrap_err().to_string();
+    assert_contains(&generic, &["`soon` is not understood here", "every weekday at 9"]);
 }
 
+/// The guide promises what the grammar takes.
 #[test]
-fn a_leap_second_is_the_second_after_it() {
-    for (text, zone) in [
-        ("2016-12-31T23:59:60Z", "UTC"),
-        ("2017-01-01T05:29:60+05:30", "UTC"),
-        ("2016-12-31T15:59:60-08:00", "UTC"),
-        ("2016-12-31 23:59:60", "UTC"),
-        ("2017-01-01T00:59:60", "Europe/Berlin"),
-    ] {
-        assert_eq!(read(text, zone).as_deref(), Some("2017-01-01T00:00:00Z"), "{text}");
+fn every_text_of_the_guide_is_understood() {
+    let guide = include_str!("../../../../src/docs/schedules.md");
+    let chapter = guide.split("\n## ").find(|chapter| chapter.starts_with("In words")).unwrap();
+    let texts = chapter
+        .lines()
+        .filter(|line| line.starts_with("| `"))
+        .filter_map(|line| line.split('|').nth(1));
+    let texts: Vec<&str> = texts.flat_map(|cell| cell.split('`').skip(1).step_by(2)).collect();
+    assert!(texts.len() > 25, "{texts:?}");
+    for text in texts {
+        understood(text).unwrap_or_else(|error| panic!("{text}: {error}"));
     }
-    assert_eq!(read("2016-12-31T23:59:60.25Z", "UTC").as_deref(), Some("2017-01-01T00:00:00.25Z"));
-    assert_eq!(read("2017-01-01T00:00:60", "Europe/Berlin"), None);
-}
-
-#[test]
-fn an_invalid_instant_is_refused() {
-    for text in " | tomorrow | 2030-01-31 | 09:00:00Z | 1900000000 | 2030-01-31T09:00:00.Z | \
-        2030-01-31T09:00:00,5Z | 2030-01-31T9:00:00Z | 30-01-31T09:00:00Z | +002030-01-31T09:00:00Z | \
-        2030-01-31T09:00:00Zulu | 2030-01-31T09:00:00Z  | 2030-01-31T09:00:00+1 | \
-        2030-01-31T09:00:00+24:00 | 2030-01-31T09:00:00+01:60 | 2030-01-31T09:00:00+01: | \
-        2030-01-31T09:00:00[Europe/Berlin] | 2030-01-31T09:00:00+01:00[Europe/Berlin] | \
-        2030-02-30T09:00:00Z | 2030-13-01T09:00:00Z | 2030-01-31T24:00:00Z | 2030-01-31T09:60:00Z | \
-        2030-01-31T09:00:60Z | 2030-01-31T23:59:61Z | 2030-01-31T23:59:60+01:00 | 9999-12-31T23:59:60Z | \
-        9999-12-31T23:59:59Z | 9999-12-31T23:59:59-23:59 | ２030-01-31T09:00:00Z"
-        .split(" | ")
-    {
-        assert_eq!(read(text, "UTC"), None, "{text}");
-    }
-}
-
-#[test]
-fn a_schedule_that_runs_once_has_one_run() {
-    let schedule = Schedule::once("2030-01-31T09:00:00.25", "UTC").unwrap();
-    let run = at("2030-01-31T09:00:00.25Z");
-    let (before, after) = (at("2030-01-31T09:00:00Z"), at("2030-01-31T09:00:01Z"));
-    assert_eq!(schedule.first_run(before), Ok(run));
-    assert!(schedule.first_run(run).is_err());
-    assert_eq!(schedule.upcoming(before, 10), [run]);
-    assert_eq!(schedule.occurrences(before, after).count, 1);
-    assert_eq!(schedule.occurrences(before, run).last, Some(run));
-    assert_eq!(schedule.occurrences(run, after).count, 0);
-    assert_eq!(schedule.newest(before, after, 5), [run]);
-    assert!(schedule.newest(run, after, 5).is_empty());
-}
-
-#[test]
-fn a_long_gap_is_counted_without_visiting_each_minute() {
-    // Stepping through 50 million runs would take minutes.
-    let schedule = recurring("* * * * *", "Europe/Berlin");
-    let (after, until) = (at("2026-01-01T00:00:00Z"), at("2126-01-01T00:00:00Z"));
-    let spans = schedule.occurrences(after, until);
-    assert_eq!(spans.count, (until.as_second() - after.as_second()) as u64 / 60);
-    assert_eq!((spans.first, spans.last), (Some(at("2026-01-01T00:01:00Z")), Some(until)));
-    assert_eq!(schedule.newest(after, until, 2), [at("2125-12-31T23:59:00Z"), until]);
-}
-
-#[test]
-fn a_span_excludes_its_start_and_includes_its_end() {
-    let schedule = recurring("0 9 * * *", "UTC");
-    let (first, second) = (at("2026-06-01T09:00:00Z"), at("2026-06-02T09:00:00Z"));
-    assert_eq!(schedule.occurrences(first, second).first, Some(second));
-    assert_eq!(schedule.occurrences(first, second).count, 1);
-    for (after, until) in [(first, first), (second, first), (first, at("2026-06-02T08:59:59.999Z"))]
-    {
-        assert_eq!(schedule.occurrences(after, until).count, 0);
-        assert!(schedule.newest(after, until, 5).is_empty());
-    }
-    assert!(schedule.newest(first, second, 0).is_empty());
-}
-
-#[test]
-fn a_schedule_reads_back_from_its_stored_texts() {
-    let schedule = Schedule::recurring("@daily", "europe/berlin", CatchUp::All).unwrap();
-    assert_eq!(schedule.zone.name(), "Europe/Berlin");
-    assert_eq!(schedule.first_run(at("2026-06-01T12:00:00Z")), Ok(at("2026-06-01T22:00:00Z")));
 }

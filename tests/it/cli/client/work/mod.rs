@@ -30,17 +30,14 @@ impl Workshop {
     pub fn cue(&self, task: &str, payload: &Value) -> String {
         let mut payload = payload.clone();
         payload["task"] = json!(task);
-        let cue = json!({
-            "name": format!("cue of {task}"), "transport": "worker", "payload": payload,
-            "schedule": {"type": "recurring", "cron": "0 0 1 1 *"},
-        });
-        self.user.create(&cue)["id"].as_str().unwrap().to_owned()
+        let cue = worker_cue(&format!("cue of {task}"), YEARLY);
+        id(&self.user.create(&with(cue, json!({ "payload": payload })))).to_owned()
     }
 
     /// Runs a cue: the id of the execution.
     pub fn fire(&self, cue: &str) -> String {
         let fired = self.user.post(&format!("/v1/cues/{cue}/fire"), &json!({})).expect(200);
-        fired["execution_id"].as_str().unwrap().to_owned()
+        fired.text("execution_id").to_owned()
     }
 
     /// An execution for workers.
@@ -244,7 +241,7 @@ fn what_a_killed_worker_held_is_run_after_the_lease_even_by_a_successor_of_its_n
     until("the command has begun", || pid.exists().then_some(()));
     first.kill9();
     signal("-KILL", fs::read_to_string(&pid).unwrap().trim().parse().unwrap());
-    let held_by = shop.look(&execution)["claimed_by_worker"].as_str().unwrap().to_owned();
+    let held_by = shop.look(&execution).text("claimed_by_worker").to_owned();
     let mut second = shop.start("same", &["--task", "t"], "echo $CUED_WORKER_ID");
     second.says("worker started");
     shop.user.advance("PT14M");
@@ -302,7 +299,7 @@ fn a_revoked_key_ends_the_worker() {
     let shop = Workshop::new();
     let mut worker = shop.start("w", &["--task", "t"], "true");
     until("the worker is listed", || {
-        (shop.user.get("/v1/workers").expect(200)["workers"] != json!([])).then_some(())
+        (shop.user.read("/v1/workers")["workers"] != json!([])).then_some(())
     });
     shop.user.post("/v1/auth/key/regenerate", &json!({})).expect(200);
     assert_eq!(worker.ended(), 4);

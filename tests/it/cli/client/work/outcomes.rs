@@ -10,18 +10,8 @@ fn a_command_that_takes_too_long_is_ended_with_its_children() {
     let shop = Workshop::new();
     let (execution, pid) = (shop.execution("t"), shop.path("pid"));
     let script = format!("sleep 600 & echo $! >{}; echo begun >&2; wait", pid.display());
-    let run = shop.home.run(&[
-        "work",
-        "--task",
-        "t",
-        "--once",
-        "--timeout",
-        "1s",
-        "--",
-        "sh",
-        "-c",
-        &script,
-    ]);
+    let command = words("work --task t --once --timeout 1s -- sh -c");
+    let run = shop.home.run(&[&command[..], &[&script]].concat());
     exits(&run, 8);
     assert!(run.stderr.contains("1 of 1 run failed: timed out after 1 s"), "{}", run.stderr);
     assert_eq!(shop.reported(&execution)["outcome"]["error"], "begun\ntimed out after 1 s");
@@ -41,7 +31,7 @@ fn a_gigabyte_of_output_takes_no_memory_and_its_end_is_kept() {
     let mut worker = shop.start("w", &["--task", "t"], &script);
     worker.says("run started");
     fs::write(go, "").unwrap();
-    let result = shop.reported(&execution)["outcome"]["result"].as_str().unwrap().to_owned();
+    let result = shop.reported(&execution)["outcome"].text("result").to_owned();
     assert!(result.len() == 4096 && result.ends_with("xend"), "{result}");
     let peak = peak_mb(worker.pid());
     assert!(peak < 64, "{peak} MB");
@@ -88,12 +78,9 @@ fn two_workers_run_each_of_many_executions_exactly_once() {
     let names = ["one", "other"];
     let mut workers = names.map(|name| shop.start(name, &["--task", "t", "--jobs", "4"], &script));
     for execution in &executions {
-        let seen = shop.reported(execution);
-        assert_eq!((&seen["status"], &seen["attempts"]), (&json!("success"), &json!(1)));
+        assert_has(&shop.reported(execution), json!({"status": "success", "attempts": 1}));
     }
-    for worker in &mut workers {
-        assert_eq!(worker.stop(), 0);
-    }
+    workers.iter_mut().for_each(|worker| assert_eq!(worker.stop(), 0));
     let handled = fs::read_to_string(shop.path("handled")).unwrap();
     let mut counts = BTreeMap::<&str, u32>::new();
     for line in handled.lines() {
@@ -107,7 +94,7 @@ fn a_worker_that_waits_runs_what_comes() {
     let shop = Workshop::new();
     let mut worker = shop.start("w", &["--task", "t"], "echo $CUED_TASK");
     until("the worker is listed", || {
-        let workers = shop.user.get("/v1/workers").expect(200);
+        let workers = shop.user.read("/v1/workers");
         (workers["workers"][0]["worker_id"] == "w"
             && workers["workers"][0]["handlers"] == json!(["t"]))
         .then_some(())
@@ -144,7 +131,7 @@ fn a_command_that_exceeds_the_grace_time_is_ended_and_reported() {
     shop.has_begun();
     assert_eq!(worker.stop(), 0);
     let seen = shop.look(&execution);
-    let error = seen["outcome"]["error"].as_str().unwrap();
+    let error = seen["outcome"].text("error");
     assert!(seen["status"] == "failed" && error.ends_with("worker stopped"), "{error}");
 }
 
@@ -162,7 +149,7 @@ fn a_second_signal_ends_the_commands_at_once_and_a_third_kills_them() {
     until("the command is terminated", || terminated.exists().then_some(()));
     worker.signal("-INT");
     assert_eq!(worker.ended(), 0);
-    let error = shop.look(&execution)["outcome"]["error"].as_str().unwrap().to_owned();
+    let error = shop.look(&execution)["outcome"].text("error").to_owned();
     // The shell may report the end of its children.
     assert!(error.ends_with("worker stopped"), "{error}");
 }
@@ -173,7 +160,7 @@ fn an_interrupted_wait_for_one_run_exits_with_130() {
     let mut worker = shop.start("w", &["--task", "t", "--once"], "true");
     worker.says("worker started");
     until("the worker is listed", || {
-        (shop.user.get("/v1/workers").expect(200)["workers"] != json!([])).then_some(())
+        (shop.user.read("/v1/workers")["workers"] != json!([])).then_some(())
     });
     worker.signal("-INT");
     assert_eq!(worker.ended(), 130);
