@@ -315,7 +315,8 @@ impl<'a> JsonFields<'a> {
         self.error(self.at(name), "dict_type", "Input should be a valid dictionary", value)
     }
 
-    pub fn string_map(&mut self, name: &'static str) -> Option<Vec<(String, String)>> {
+    /// The entries of an object with at most [`MAX_NAMES`], whose keys are the caller's own.
+    pub fn entries(&mut self, name: &'static str) -> Option<Vec<(String, JsonStr<'a>)>> {
         let object = self.dictionary(name)?;
         let count = object.entries().map_or(0, Iterator::count);
         if count > MAX_NAMES {
@@ -324,15 +325,18 @@ impl<'a> JsonFields<'a> {
             );
             return self.error(self.at(name), "too_long", msg, object);
         }
+        let entries = object.entries().into_iter().flatten();
+        Some(entries.map(|(key, value)| (unescaped(key).into_owned(), value)).collect())
+    }
+
+    pub fn string_map(&mut self, name: &'static str) -> Option<Vec<(String, String)>> {
+        let entries = self.entries(name)?;
         // A direct `collect` into an `Option` would stop at the first error.
-        let pairs: Vec<Option<(String, String)>> = object
-            .entries()
+        let pairs: Vec<Option<(String, String)>> = entries
             .into_iter()
-            .flatten()
             .map(|(key, value)| {
-                let key = unescaped(key);
                 if let Some(text) = value.as_text() {
-                    return Some((key.into_owned(), text.into_owned()));
+                    return Some((key, text.into_owned()));
                 }
                 let mut loc = self.at(name);
                 loc.push(truncated(&key).into());

@@ -1,5 +1,7 @@
 //! Creates, updates, puts and deletes cues. Runs on request are in `manual_runs`.
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
 
 use crate::app::App;
@@ -153,15 +155,29 @@ impl ChangeContext {
         Ok((cue, fired))
     }
 
-    /// Changes the cue `before` to the one that is put. `payload` is its stored text.
-    fn replace(
+    /// Changes the cue that was found to the one that is put, or creates it with the id `new_id`.
+    pub(super) fn put(
         &self,
         tx: &WriteTx<'_>,
-        before: Cue,
-        payload: Option<String>,
-        put: PutCue,
+        found: Option<FoundCue>,
+        put: &PutCue,
+        new_id: &str,
     ) -> Result<PutResult> {
-        let mut result = put.applied_to(tx, &before, payload, self.firer.now())?;
+        if let Some(found) = found {
+            return self.replace(tx, found, put);
+        }
+        let now = self.firer.now();
+        let cue = put.new_cue(new_id, self.user_key, now)?;
+        let cue = self.limits.insert(tx, cue, put.payload(), now)?;
+        if let Some(origin) = &put.origin {
+            cues::set_source(tx, cue.key, &origin.namespace)?;
+        }
+        Ok(PutResult::created(cue))
+    }
+
+    fn replace(&self, tx: &WriteTx<'_>, found: FoundCue, put: &PutCue) -> Result<PutResult> {
+        let mut result = put.applied_to(tx, &found, self.firer.now())?;
+        let before = found.cue;
         let is_updated = result.action == PutAction::Updated;
         if let Some(origin) = put.origin.as_ref().filter(|it| it.adopts || is_updated) {
             cues::set_source(tx, before.key, &origin.namespace)?;
@@ -170,8 +186,7 @@ impl ChangeContext {
             (result.cue, _) = self.save(tx, before, result.cue, &put.request)?;
         }
         if result.changed.contains(&PAYLOAD) {
-            let payload = put.request.payload.flatten();
-            result.cue.payload_key = cues::set_payload(tx, result.cue.key, payload.as_ref())?;
+            result.cue.payload_key = cues::set_payload(tx, result.cue.key, put.payload())?;
         }
         Ok(result)
     }
@@ -231,14 +246,14 @@ fn check_slug(tx: &WriteTx<'_>, cue: &Cue) -> Result<()> {
 }
 
 /// A cue that a PUT describes: the one with its slug becomes it, or is created.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct PutCue {
     pub request: CueRequest,
     pub origin: Option<FileOrigin>,
 }
 
 /// The file that a PUT comes from.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct FileOrigin {
     /// Its namespace; empty if it has none.
     pub namespace: String,
@@ -262,6 +277,14 @@ impl FileOrigin {
     }
 }
 
+/// The cue that a PUT changes.
+#[derive(Debug, Clone)]
+pub struct FoundCue {
+    pub cue: Cue,
+    /// The PUT gives it another payload.
+    pub has_other_payload: bool,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PutAction {
     Created,
@@ -274,8 +297,6 @@ pub enum PutAction {
 pub struct PutResult {
     pub action: PutAction,
     pub cue: Cue,
-    /// The text of its payload.
-    pub payload: Option<String>,
     /// The names of the fields that differ from those before.
     pub changed: Vec<&'static str>,
     pub next_run_before: Option<Timestamp>,
@@ -284,78 +305,72 @@ pub struct PutResult {
 impl PutCue {
     /// What a PUT would do. The limits of the plan are not checked: they are about all cues that are written.
     /// Refused as [`put`].
-    pub fn dry_run(self, read: &ReadTx<'_>, caller: &Caller, now: Timestamp) -> Result<PutResult> {
+    pub fn dry_run(&self, read: &ReadTx<'_>, caller: &Caller, now: Timestamp) -> Result<PutResult> {
         match self.find(read, caller.user_key)? {
-            Some((before, payload)) => self.applied_to(read, &before, payload, now),
-            None => {
-                let payload = self.request.payload.clone().flatten();
-                let cue = self.request.into_cue(CueId::NONE.to_owned(), caller.user_key, now)?;
-                Ok(PutResult::created(cue, payload))
-            }
+            Some((found, _)) => self.applied_to(read, &found, now),
+            None => Ok(PutResult::created(self.new_cue(CueId::NONE, caller.user_key, now)?)),
         }
     }
 
-    /// What a PUT makes of the cue `before`, whose stored payload is `payload`.
+    /// The cue that a PUT creates, without its payload.
+    fn new_cue(&self, id: &str, user_key: UserKey, now: Timestamp) -> Result<Cue> {
+        let CueRequest { fields, status, schedule, .. } = &self.request;
+        let (fields, schedule) = (fields.clone(), schedule.clone());
+        let request = CueRequest { fields, status: *status, schedule, ..CueRequest::default() };
+        Ok(request.into_cue(id.to_owned(), user_key, now)?)
+    }
+
+    /// What a PUT makes of the cue that was found.
     /// Errors: `slug_taken`, if it would change a cue that is not its own.
-    fn applied_to(
-        &self,
-        read: &ReadTx<'_>,
-        before: &Cue,
-        payload: Option<String>,
-        now: Timestamp,
-    ) -> Result<PutResult> {
-        let mut cue = before.clone();
+    fn applied_to(&self, read: &ReadTx<'_>, found: &FoundCue, now: Timestamp) -> Result<PutResult> {
+        let (before, mut cue) = (&found.cue, found.cue.clone());
         let mut changed = cue.apply(&self.request, now)?;
-        let wanted = self.request.payload.as_ref().and_then(Option::as_ref).map(|it| &it.body);
-        let payload_differs = wanted != payload.as_ref();
-        changed.extend(payload_differs.then_some(PAYLOAD));
-        let payload = if payload_differs { wanted.cloned() } else { payload };
+        changed.extend(found.has_other_payload.then_some(PAYLOAD));
         if changed.is_empty() {
             cue = before.clone();
         } else if let Some(origin) = &self.origin {
             origin.check(read, before)?;
         }
         let action = if changed.is_empty() { PutAction::Unchanged } else { PutAction::Updated };
-        let next_run_before = before.next_run;
-        Ok(PutResult { action, cue, payload, changed, next_run_before })
+        Ok(PutResult { action, cue, changed, next_run_before: before.next_run })
     }
 
-    fn find(&self, read: &ReadTx<'_>, user_key: UserKey) -> Result<Option<(Cue, Option<String>)>> {
-        let id = self
-            .request
-            .fields
-            .slug
-            .as_ref()
-            .map(|slug| cues::find_id_of_slug(read, user_key, slug))
-            .transpose()?;
-        id.flatten().map_or(Ok(None), |id| cues::find_with_payload(read, user_key, &id))
+    pub fn payload(&self) -> Option<&Payload> {
+        self.request.payload.as_ref().and_then(Option::as_ref)
+    }
+
+    /// Finds the cue with the slug, and the text of its payload.
+    pub fn find(
+        &self,
+        read: &ReadTx<'_>,
+        user_key: UserKey,
+    ) -> Result<Option<(FoundCue, Option<String>)>> {
+        let Some(slug) = &self.request.fields.slug else { return Ok(None) };
+        let Some(id) = cues::find_id_of_slug(read, user_key, slug)? else { return Ok(None) };
+        let found = cues::find_with_payload(read, user_key, &id)?;
+        Ok(found.map(|(cue, stored)| {
+            let has_other_payload = self.payload().map(|it| &it.body) != stored.as_ref();
+            (FoundCue { cue, has_other_payload }, stored)
+        }))
     }
 }
 
 impl PutResult {
-    fn created(cue: Cue, payload: Option<Payload>) -> Self {
-        let (action, payload) = (PutAction::Created, payload.map(|payload| payload.body));
-        Self { action, cue, payload, changed: Vec::new(), next_run_before: None }
+    fn created(cue: Cue) -> Self {
+        Self { action: PutAction::Created, cue, changed: Vec::new(), next_run_before: None }
     }
 }
 
 /// Writes nothing if the cue is already as described. Refused with `cue_limit_exceeded`, `storage_limit_exceeded`,
 /// `slug_taken`, `invalid_schedule`, and as a validation error if the transport is another one.
-pub fn put(app: &App, caller: &Caller, mut put: PutCue) -> Result<Pending<PutResult>> {
+pub fn put(app: &App, caller: &Caller, put: Arc<PutCue>) -> Result<Pending<PutResult>> {
     let (now, user_key) = (app.clock.now(), caller.user_key);
     let (plans, context) = (app.config.plans.clone(), ChangeContext::new(app, caller, now));
     let id = CueId::generate(now, random::fill)?.to_string();
     Ok(app.store.write_for(user_key, move |tx| {
-        users::check_storage_quota(tx, &plans, user_key, || match put.find(tx, user_key)? {
-            Some((before, payload)) => context.replace(tx, before, payload, put),
-            None => {
-                let source = put.origin.as_ref().map(|origin| origin.namespace.clone());
-                let payload = put.request.payload.take().flatten();
-                let cue = put.request.into_cue(id, user_key, now)?;
-                let cue = context.limits.insert(tx, cue, payload.as_ref(), now)?;
-                source.map_or(Ok(()), |source| cues::set_source(tx, cue.key, &source))?;
-                Ok(PutResult::created(cue, payload))
-            }
+        users::check_storage_quota(tx, &plans, user_key, || {
+            let found = put.find(tx, user_key)?.map(|(found, _)| found);
+            context.put(tx, found, &put, &id)
         })
     }))
 }
@@ -367,6 +382,17 @@ pub fn delete(app: &App, caller: &Caller, id: String) -> Pending<()> {
         events::cue_deleted(tx, user_key, &id, now);
         if retention::delete_cue(tx, user_key, &id)? { Ok(()) } else { Err(not_found().into()) }
     })
+}
+
+/// Deletes one of many cues of a write. Its executions follow in the background. Errors: `cue_not_found`.
+pub(super) fn delete_later(
+    tx: &WriteTx<'_>,
+    user_key: UserKey,
+    id: &str,
+    now: Timestamp,
+) -> Result<()> {
+    events::cue_deleted(tx, user_key, id, now);
+    if retention::delete_cue_later(tx, user_key, id)? { Ok(()) } else { Err(not_found().into()) }
 }
 
 /// Finds the user's cue. Errors: `cue_not_found`.

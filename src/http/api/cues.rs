@@ -1,5 +1,7 @@
 //! `/v1/cues`, and the preview of a schedule. `cue_list` has the list.
 
+use std::sync::Arc;
+
 use hyper::StatusCode;
 use jiff::Timestamp;
 use jiff::civil::DateTime;
@@ -138,10 +140,11 @@ pub async fn put(mut request: Request) -> Result<Response> {
         .ok_or_else(|| Refusal::invalid_value(["path", "slug"], SLUG_RULE, text))?;
     let wanted = put_cue(request.fields()?, slug, &request.app.config.callbacks)?;
     reserve_cue(&mut request, new_payload_bytes(&wanted))?;
-    let (put, now) = (PutCue { request: wanted, origin }, request.now);
+    let (put, now) = (Arc::new(PutCue { request: wanted, origin }), request.now);
+    let of_write = Arc::clone(&put);
     let result = match is_dry_run {
-        true => request.app.store.read(move |read| put.dry_run(read, &caller, now)).await?,
-        false => service::cues::put(&request.app, &caller, put)?.await?,
+        true => request.app.store.read(move |read| of_write.dry_run(read, &caller, now)).await?,
+        false => service::cues::put(&request.app, &caller, of_write)?.await?,
     };
     let (status, action) = match result.action {
         PutAction::Created if is_dry_run => (StatusCode::OK, "created"),
@@ -149,9 +152,11 @@ pub async fn put(mut request: Request) -> Result<Response> {
         PutAction::Updated => (StatusCode::OK, "updated"),
         PutAction::Unchanged => (StatusCode::OK, "unchanged"),
     };
-    let put = PutView { action, changed: &result.changed, next_run_before: result.next_run_before };
-    let body = to_json(&CueView::new(&result.cue, None).with_put(put))?;
-    Ok(Response::json(status, with_payload(body, result.payload)))
+    let view =
+        PutView { action, changed: &result.changed, next_run_before: result.next_run_before };
+    let body = to_json(&CueView::new(&result.cue, None).with_put(view))?;
+    let payload = Arc::unwrap_or_clone(put).request.payload.flatten().map(|payload| payload.body);
+    Ok(Response::json(status, with_payload(body, payload)))
 }
 
 pub async fn delete(request: Request) -> Result<Response> {

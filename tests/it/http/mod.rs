@@ -2,6 +2,7 @@
 
 mod accounts;
 mod admin;
+mod apply;
 mod attempts;
 mod bad_input;
 mod billing;
