@@ -7,13 +7,11 @@ use std::{fs, io};
 
 use jiff::Timestamp;
 
-use crate::api::cue::put_cue;
-use crate::api::fields::JsonFields;
+use crate::api::apply::HIDDEN;
 use crate::cli::client::commands::apply::channels::{self, WantedChannel};
 use crate::cli::client::commands::apply::environment::{expand, has_unset_variable};
-use crate::cli::client::commands::apply::faults::{At, Faults, HIDDEN};
+use crate::cli::client::commands::apply::faults::{At, Faults};
 use crate::cli::client::commands::apply::fields::FieldReader;
-use crate::cli::client::commands::apply::refusal::{all_addresses, check_values};
 use crate::cli::error::{CliError, usage};
 use crate::cli::input;
 use crate::cli::input::placed::{Entry, Place, Placed};
@@ -33,6 +31,8 @@ pub struct Wanted {
     pub cues: Vec<WantedCue>,
     pub channels: Vec<WantedChannel>,
     pub namespaces: Vec<Namespace>,
+    /// Where the first file begins.
+    pub start: Option<At>,
     /// Where the files have short forms of fields.
     pub short: BTreeSet<At>,
     /// The first file without a namespace, whose cues nothing can be pruned around.
@@ -48,7 +48,7 @@ pub struct Namespace {
 }
 
 impl Namespace {
-    pub fn slug(&self, key: &str) -> String {
+    fn slug(&self, key: &str) -> String {
         if self.name.is_empty() { key.to_owned() } else { format!("{}/{key}", self.name) }
     }
 
@@ -61,20 +61,18 @@ impl Namespace {
 #[derive(Debug)]
 pub struct WantedCue {
     pub namespace: Namespace,
-    pub slug: String,
-    /// As it may be printed.
-    pub shown: String,
+    /// The name in the namespace, or the whole slug.
+    pub key: String,
     /// Of its key.
     pub at: At,
     /// As the API takes it.
     pub body: Placed,
     /// No fault was found in it so far.
-    is_valid: bool,
+    pub is_valid: bool,
 }
 
 /// Reads the files, `-` from standard input, of a folder those in it. No request is made.
-/// Errors: all faults of all files.
-pub fn read(paths: &[&str], now: Timestamp, keeps_going: bool) -> Result<Wanted, CliError> {
+pub fn read(paths: &[&str], now: Timestamp) -> Result<(Wanted, Faults), CliError> {
     if paths.iter().filter(|path| **path == "-").count() > 1 {
         return Err(usage("-f -: standard input can be read once; name it once"));
     }
@@ -93,19 +91,13 @@ pub fn read(paths: &[&str], now: Timestamp, keeps_going: bool) -> Result<Wanted,
     for (number, (path, text)) in files.iter().zip(&texts).enumerate() {
         let file = if path == "-" { "stdin" } else { path };
         let at = At { number, file: Arc::from(file), place: Place::START };
+        wanted.start.get_or_insert_with(|| at.clone());
         let fields = FieldReader { at, now, faults: &mut faults, short: &mut short };
         FileReader { fields, wanted: &mut wanted }.read(text);
     }
     wanted.short = short;
     check_unique(&wanted, &mut faults);
-    // What the server would find in a cue alone is found here if nothing is sent otherwise.
-    let is_checked = !keeps_going || faults.count() > 0;
-    for cue in wanted.cues.iter().filter(|cue| is_checked && cue.is_valid) {
-        let Some(slug) = Slug::parse(&cue.slug) else { continue };
-        let read = |fields: JsonFields<'_>| put_cue(fields, slug, &all_addresses());
-        check_values((&cue.body, &cue.at), &wanted.short, &mut faults, read);
-    }
-    faults.check().map(|()| wanted)
+    Ok((wanted, faults))
 }
 
 /// The file with this path, or those of a folder in the order of their names.
@@ -132,11 +124,14 @@ fn files_of(path: &str) -> Result<Vec<String>, CliError> {
 
 /// The same cue or the same channel in two files, or twice by the namespaces of two files.
 fn check_unique(wanted: &Wanted, faults: &mut Faults) {
-    let cues = wanted.cues.iter().map(|cue| ("cue", &cue.slug, &cue.shown, &cue.at));
-    let channels = wanted.channels.iter().map(|it| ("channel", &it.name, &it.name, &it.at));
-    let mut seen: BTreeMap<(&str, &String), &At> = BTreeMap::new();
+    let cues = wanted.cues.iter().map(|WantedCue { namespace, key, at, .. }| {
+        ("cue", namespace.slug(key), namespace.shown(key), at)
+    });
+    let channels = wanted.channels.iter();
+    let channels = channels.map(|it| ("channel", it.name.clone(), it.name.clone(), &it.at));
+    let mut seen: BTreeMap<(&str, String), &At> = BTreeMap::new();
     for (kind, name, shown, at) in cues.chain(channels) {
-        if let Some(first) = seen.get(&(kind, name)) {
+        if let Some(first) = seen.get(&(kind, name.clone())) {
             faults.add(
                 at.clone(),
                 format!("the {kind} {shown} is also at {first}; remove one of the two"),
@@ -175,6 +170,11 @@ impl FileReader<'_> {
             }
         }
         let namespace = self.namespace(&document);
+        match self.wanted.namespaces.iter_mut().find(|known| known.name == namespace.name) {
+            // In another file it may be no variable.
+            Some(known) => known.is_hidden |= namespace.is_hidden,
+            None => self.wanted.namespaces.push(namespace.clone()),
+        }
         let defaults = self.defaults(&document);
         for cue in self.section(&document, "cues") {
             self.cue(&cue, &namespace, &defaults);
@@ -197,11 +197,7 @@ impl FileReader<'_> {
             self.fault(given.place, format!("namespace: {NAMESPACE_RULE}"));
             return Namespace::default();
         };
-        let namespace = Namespace { name: name.to_owned(), is_hidden: given.has_variable };
-        if !self.wanted.namespaces.iter().any(|known| known.name == name) {
-            self.wanted.namespaces.push(namespace.clone());
-        }
-        namespace
+        Namespace { name: name.to_owned(), is_hidden: given.has_variable }
     }
 
     fn defaults(&mut self, document: &Placed) -> Placed {
@@ -247,8 +243,7 @@ impl FileReader<'_> {
         let body = self.fields.body(entry, defaults);
         self.wanted.cues.push(WantedCue {
             namespace: namespace.clone(),
-            slug: namespace.slug(key),
-            shown: namespace.shown(key),
+            key: key.clone(),
             at: self.fields.at.in_file(entry.place),
             is_valid: self.fields.faults.count() == found && !has_unset_variable(&body),
             body,

@@ -1,29 +1,131 @@
-//! What the server would change: each cue and each channel of the files compared with what is stored.
-
-use std::collections::BTreeSet;
+//! The requests of a plan, each a part of the files, and what the server says that they change.
 
 use serde_json::{Map, Value, json};
-use url::{Origin, Url};
 
-use crate::cli::client::arguments::fetch;
-use crate::cli::client::commands::apply::channels::WantedChannel;
-use crate::cli::client::commands::apply::faults::{At, HIDDEN};
-use crate::cli::client::commands::apply::file::{Wanted, WantedCue};
-use crate::cli::client::commands::apply::parallel::each;
-use crate::cli::client::commands::apply::refusal::{Refusals, is_of_one};
-use crate::cli::client::context::Context;
-use crate::cli::error::CliError;
+use crate::api::apply::hidden;
+use crate::cli::client::commands::apply::channels::{WantedChannel, is_secret};
+use crate::cli::client::commands::apply::file::{Namespace, Wanted, WantedCue};
 use crate::cli::input::placed::Placed;
 use crate::cli::output::table::text_of;
-use crate::client::Client;
-use crate::client::request::{ApiRequest, ClientError, segment};
-use crate::domain::channel::services::SettingKind;
+use crate::client::request::ApiRequest;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+/// Cues of a request, and their bytes: the server takes 2 MB.
+const MAX_CUES: usize = 500;
+const MAX_BYTES: usize = 1_900_000;
+
+/// Cues of one namespace, which are all written or none of them.
+#[derive(Debug)]
+pub struct Batch<'a> {
+    namespace: &'a Namespace,
+    pub cues: Vec<&'a WantedCue>,
+    pub channels: Vec<&'a WantedChannel>,
+    prunes: bool,
+    /// Keys of cues that pruning leaves: another request has them, or they are refused.
+    kept: Vec<&'a str>,
+}
+
+/// The requests for the files, in their order.
+pub fn batches(wanted: &Wanted, prunes: bool) -> Vec<Batch<'_>> {
+    let mut batches: Vec<Batch<'_>> = Vec::new();
+    for namespace in &wanted.namespaces {
+        let (first, mut bytes) = (batches.len(), 0);
+        let batch = |prunes| Batch {
+            namespace,
+            cues: Vec::new(),
+            channels: Vec::new(),
+            prunes,
+            kept: Vec::new(),
+        };
+        batches.push(batch(prunes));
+        for cue in wanted.cues.iter().filter(|cue| cue.namespace.name == namespace.name) {
+            let size = cue.body.to_value().to_string().len();
+            bytes += size;
+            let count = batches.last().map_or(0, |batch| batch.cues.len());
+            if count == MAX_CUES || (count > 0 && bytes > MAX_BYTES) {
+                batches.push(batch(false));
+                bytes = size;
+            }
+            if let Some(batch) = batches.last_mut() {
+                batch.cues.push(cue);
+            }
+        }
+        let others = batches[first + 1..].iter().flat_map(|batch| &batch.cues);
+        let kept = others.filter(|_| prunes).map(|cue| cue.key.as_str()).collect();
+        batches[first].kept = kept;
+    }
+    if let Some(first) = batches.first_mut() {
+        first.channels = wanted.channels.iter().collect();
+    }
+    batches
+}
+
+impl Batch<'_> {
+    pub fn request(&self, is_dry: bool, adopts: bool) -> ApiRequest {
+        ApiRequest::post("/v1/apply").json(self.body(is_dry, adopts))
+    }
+
+    pub fn body(&self, is_dry: bool, adopts: bool) -> Value {
+        let cues = self.cues.iter().map(|cue| (cue.key.clone(), cue.body.to_value()));
+        let mut body = json!({ "cues": cues.collect::<Map<_, _>>() });
+        if !self.channels.is_empty() {
+            let channel = |it: &&WantedChannel| (it.name.clone(), it.body.to_value());
+            body["channels"] = self.channels.iter().map(channel).collect::<Map<_, _>>().into();
+        }
+        if !self.namespace.name.is_empty() {
+            body["namespace"] = self.namespace.name.as_str().into();
+        }
+        if !self.kept.is_empty() {
+            body["keep"] = json!(self.kept);
+        }
+        let switches = [("prune", self.prunes), ("adopt", adopts), ("dry_run", is_dry)];
+        for (name, _) in switches.into_iter().filter(|(_, is_set)| *is_set) {
+            body[name] = true.into();
+        }
+        body
+    }
+
+    /// Leaves out a cue or a channel that is refused; `false` if there is none of this kind and key.
+    pub fn leave_out(&mut self, section: &str, key: &str) -> bool {
+        let before = self.cues.len() + self.channels.len();
+        match section {
+            "channels" => self.channels.retain(|channel| channel.name != key),
+            _ => {
+                let refused = self.cues.iter().position(|cue| cue.key == key);
+                let refused = refused.map(|index| self.cues.remove(index));
+                // It has not left the files.
+                self.kept.extend(refused.filter(|_| self.prunes).map(|cue| cue.key.as_str()));
+            }
+        }
+        before > self.cues.len() + self.channels.len()
+    }
+
+    /// The changes of an answer, in the order of the files: channels, cues, and cues that are deleted.
+    pub fn changes(&self, answer: &Value) -> Vec<Change> {
+        let listed = answer["changes"].as_array().into_iter().flatten();
+        let change = |change: &Value| {
+            let (kind, key) = (text_of(change, "kind"), text_of(change, "key"));
+            let is_deleted = change["action"] == "delete";
+            let place = match kind.as_str() {
+                "channel" => self.channels.iter().position(|it| it.name == key),
+                _ => self.cues.iter().position(|cue| cue.key == key),
+            };
+            let wanted = |place| match kind.as_str() {
+                "channel" => Wish::Channel(self.channels[place]),
+                _ => Wish::Cue(self.cues[place]),
+            };
+            let change = Change::read(change, place.map(wanted), self.namespace);
+            ((is_deleted, kind != "channel", place), change)
+        };
+        let mut changes: Vec<_> = listed.map(change).collect();
+        changes.sort_by_key(|(order, _)| *order);
+        changes.into_iter().map(|(_, change)| change).collect()
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
     Created,
     Updated,
-    #[default]
     Unchanged,
     Deleted,
 }
@@ -39,26 +141,27 @@ impl Action {
     }
 }
 
+/// What a file says of a cue or a channel.
+enum Wish<'a> {
+    Cue(&'a WantedCue),
+    Channel(&'a WantedChannel),
+}
+
 /// A cue or a channel, and what happens to it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Change {
-    pub kind: &'static str,
+    pub is_channel: bool,
     pub action: Action,
     /// The slug of a cue as it may be printed, the name of a channel.
     pub key: String,
-    /// Of a cue that is deleted.
-    pub slug: String,
     /// `None` for what does not exist yet.
-    pub id: Option<String>,
+    id: Option<String>,
     pub fields: Vec<FieldChange>,
     pub next_run: Value,
     pub next_run_before: Value,
-    /// By how many the active cues, and all cues, become more.
-    pub more_active: i64,
-    pub more_cues: i64,
 }
 
-/// A field before and after. What must not be shown is [`HIDDEN`].
+/// A field before and after, as it may be shown.
 #[derive(Debug, PartialEq)]
 pub struct FieldChange {
     pub field: String,
@@ -66,55 +169,50 @@ pub struct FieldChange {
     pub new: Value,
 }
 
-/// What the files change, in their order: channels, cues, and cues that are not in the files.
-#[derive(Debug, Default)]
-pub struct Plan {
-    /// With the index of the channel in the files.
-    pub channels: Vec<(usize, Change)>,
-    /// With the index of the cue in the files.
-    pub cues: Vec<(usize, Change)>,
-    pub pruned: Vec<Change>,
-    pub refusals: Refusals,
-}
-
-impl Plan {
-    pub fn all(&self) -> impl Iterator<Item = &Change> {
-        let of_files = self.channels.iter().chain(&self.cues).map(|(_, change)| change);
-        of_files.chain(&self.pruned)
-    }
-
-    pub fn count(&self, action: Action) -> usize {
-        self.all().filter(|change| change.action == action).count()
-    }
-
-    pub fn differs(&self) -> bool {
-        self.all().any(|change| change.action != Action::Unchanged)
-    }
-}
-
 impl Change {
-    fn new(kind: &'static str, action: Action, key: &str) -> Self {
-        Self { kind, action, key: key.to_owned(), ..Self::default() }
+    fn read(change: &Value, wish: Option<Wish<'_>>, namespace: &Namespace) -> Self {
+        let (is_channel, key) = (change["kind"] == "channel", text_of(change, "key"));
+        let field = |it: &Value| {
+            let (field, old, new) = (text_of(it, "field"), it["old"].clone(), it["new"].clone());
+            if wish.as_ref().is_some_and(|wish| wish.hides(&field)) {
+                return FieldChange { field, old: hidden(&old), new: hidden(&new) };
+            }
+            FieldChange { field, old, new }
+        };
+        Self {
+            is_channel,
+            action: match change["action"].as_str() {
+                Some("create") => Action::Created,
+                Some("change") => Action::Updated,
+                Some("delete") => Action::Deleted,
+                _ => Action::Unchanged,
+            },
+            id: change["id"].as_str().map(str::to_owned),
+            fields: change["fields"].as_array().into_iter().flatten().map(field).collect(),
+            next_run: change["next_run"].clone(),
+            next_run_before: change["next_run_before"].clone(),
+            key: if is_channel { key } else { namespace.shown(&key) },
+        }
     }
 
     /// What a command takes as the id: a cue that does not exist yet has only its slug.
     pub fn id_or_slug(&self) -> String {
-        match (&self.id, self.kind) {
-            (Some(id), _) => id.clone(),
-            (None, "cue") => format!("slug:{}", self.key),
-            (None, _) => self.key.clone(),
+        match &self.id {
+            Some(id) => id.clone(),
+            None if self.is_channel => self.key.clone(),
+            None => format!("slug:{}", self.key),
         }
     }
 
     pub fn to_json(&self) -> Value {
         let fields = self.fields.iter();
         let fields = fields.map(|it| json!({"field": it.field, "old": it.old, "new": it.new}));
+        let (kind, name) = if self.is_channel { ("channel", "name") } else { ("cue", "slug") };
         let mut object = json!({
-            "kind": self.kind, "action": self.action.word(), "id": self.id,
+            "kind": kind, "action": self.action.word(), "id": self.id, name: self.key,
             "changes": fields.collect::<Vec<_>>(),
         });
-        object[if self.kind == "cue" { "slug" } else { "name" }] = self.key.as_str().into();
-        if self.kind == "cue" {
+        if !self.is_channel {
             object["next_run"] = self.next_run.clone();
             object["next_run_before"] = self.next_run_before.clone();
         }
@@ -122,239 +220,28 @@ impl Change {
     }
 }
 
-/// The path of a cue by its slug.
-pub fn by_slug(slug: &str) -> String {
-    let parts: Vec<String> = slug.split('/').map(segment).collect();
-    format!("/v1/cues/by-slug/{}", parts.join("/"))
-}
-
-pub fn put(cue: &WantedCue, is_dry: bool, adopts: bool) -> ApiRequest {
-    let request = ApiRequest::new("PUT", by_slug(&cue.slug)).json(cue.body.to_value());
-    let request = request.maybe_query("dry_run", is_dry.then_some("true"));
-    request.query("source", &cue.namespace.name).maybe_query("adopt", adopts.then_some("true"))
-}
-
-/// Compares everything with the server, which writes nothing.
-/// Errors: what is not about one object alone; a refusal of one is in the plan.
-pub fn compare(
-    context: &Context,
-    wanted: &Wanted,
-    prunes: bool,
-    adopts: bool,
-) -> Result<Plan, CliError> {
-    context.check_key()?;
-    let mut plan = Plan::default();
-    if !wanted.channels.is_empty() {
-        let stored = fetch(
-            |page| context.fetch(page),
-            &ApiRequest::get("/v1/channels"),
-            "channels",
-            u64::MAX,
-        )?;
-        for (index, channel) in wanted.channels.iter().enumerate() {
-            match compare_channel(channel, &stored.items) {
-                Ok(change) => plan.channels.push((index, change)),
-                Err((at, reason)) => plan.refusals.add_fault(at, reason),
+impl Wish<'_> {
+    /// Whether the value of a field is of the environment. The names of headers and keys of a payload may have dots.
+    fn hides(&self, field: &str) -> bool {
+        let body = match self {
+            Self::Channel(channel) => {
+                let value = channel.body.get(field);
+                let is_of_secret = channel.setting(field).is_some_and(is_secret);
+                return is_of_secret || value.is_some_and(Placed::is_of_environment);
             }
-        }
-    }
-    let client = &*context.client;
-    let goes_on =
-        |result: &Result<Change, ClientError>| result.as_ref().err().is_none_or(is_of_one);
-    let compared = each(&wanted.cues, |cue| compare_cue(client, cue, adopts), goes_on);
-    for (index, result) in compared.into_iter().enumerate() {
-        let cue = &wanted.cues[index];
-        match result {
-            Some(Ok(change)) => plan.cues.push((index, change)),
-            Some(Err(error)) => plan.refusals.add(error, &cue.at, &cue.body, &wanted.short)?,
-            None => {}
-        }
-    }
-    if prunes {
-        plan.pruned = find_pruned(context, wanted)?;
-    }
-    Ok(plan)
-}
-
-/// The cues of the namespaces that are not in the files. Those of other namespaces, and those without a slug, are never
-/// among them.
-fn find_pruned(context: &Context, wanted: &Wanted) -> Result<Vec<Change>, CliError> {
-    let kept: BTreeSet<&str> = wanted.cues.iter().map(|cue| cue.slug.as_str()).collect();
-    let mut pruned = Vec::new();
-    for namespace in &wanted.namespaces {
-        let request = ApiRequest::get("/v1/cues").query("namespace", &namespace.name);
-        for cue in fetch(|page| context.fetch(page), &request, "cues", u64::MAX)?.items {
-            let slug = text_of(&cue, "slug");
-            // Whatever the server lists: a cue elsewhere is not deleted.
-            let key = slug.strip_prefix(&namespace.name).and_then(|rest| rest.strip_prefix('/'));
-            if let Some(key) = key.filter(|_| !kept.contains(slug.as_str())) {
-                let shown = namespace.shown(key);
-                pruned.push(Change {
-                    id: Some(text_of(&cue, "id")),
-                    next_run_before: cue["next_run"].clone(),
-                    more_active: -i64::from(cue["status"] == "active"),
-                    more_cues: -1,
-                    slug,
-                    ..Change::new("cue", Action::Deleted, &shown)
-                });
-            }
-        }
-    }
-    pruned.sort_by(|one, other| one.key.cmp(&other.key));
-    Ok(pruned)
-}
-
-fn compare_cue(client: &Client, cue: &WantedCue, adopts: bool) -> Result<Change, ClientError> {
-    let answer = client.send(&put(cue, true, adopts))?.value()?;
-    let mut change = change_of(cue, &answer);
-    match change.action {
-        Action::Created => {
-            change.id = None;
-            change.more_cues = 1;
-            change.more_active = i64::from(answer["status"] == "active");
-        }
-        Action::Updated => {
-            let path = format!("/v1/cues/{}", segment(&text_of(&answer, "id")));
-            let old = client.send(&ApiRequest::get(path).query("execution_limit", "1"))?.value()?;
-            change.fields = field_changes(cue, &old, &answer);
-            change.more_active =
-                i64::from(answer["status"] == "active") - i64::from(old["status"] == "active");
-        }
-        _ => {}
-    }
-    Ok(change)
-}
-
-/// What an answer says that the server does, without the fields.
-pub fn change_of(cue: &WantedCue, answer: &Value) -> Change {
-    let action = match answer["action"].as_str() {
-        Some("created") => Action::Created,
-        Some("updated") => Action::Updated,
-        _ => Action::Unchanged,
-    };
-    Change {
-        id: Some(text_of(answer, "id")),
-        next_run: answer["next_run"].clone(),
-        next_run_before: answer["next_run_before"].clone(),
-        ..Change::new("cue", action, &cue.shown)
-    }
-}
-
-/// Fields whose stored value a person may have kept secret. Nothing says whether it came from a variable, so it is
-/// never shown.
-const PRIVATE: [&str; 3] = ["payload", "description", "callback.flow"];
-
-/// URLs: only the scheme and the host of the stored value are shown.
-const URLS: [&str; 2] = ["callback.url", "on_failure.webhook"];
-
-/// The changed fields with their values; of header fields and keys of the payload only those that differ.
-fn field_changes(cue: &WantedCue, old: &Value, new: &Value) -> Vec<FieldChange> {
-    let changed = new["changed"].as_array().into_iter().flatten().filter_map(Value::as_str);
-    let mut changes = Vec::new();
-    for field in changed {
-        let path: Vec<&str> = field.split('.').collect();
-        let at = |cue: &Value| path.iter().fold(cue.clone(), |value, part| value[*part].clone());
-        let (old, new) = (at(old), at(new));
-        let given = path.iter().try_fold(&cue.body, |body, part| body.get(part));
-        let mut add = |name: String, old: Value, new: Value, given: Option<&Placed>| {
-            let change = FieldChange { field: name, old, new };
-            changes.push(change.without_secrets(field, given));
+            Self::Cue(cue) => &cue.body,
         };
-        match (old, new) {
-            (Value::Object(old), Value::Object(new))
-                if field == "callback.headers" || field == "payload" =>
-            {
-                let keys: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
-                for key in keys.into_iter().filter(|key| old.get(*key) != new.get(*key)) {
-                    let value =
-                        |object: &Map<String, Value>| object.get(key).cloned().unwrap_or_default();
-                    let given = given.and_then(|given| given.get(key));
-                    add(format!("{field}.{key}"), value(&old), value(&new), given);
-                }
+        let mut path: Vec<&str> = field.split('.').collect();
+        for users_own in ["payload.", "callback.headers."] {
+            if let Some(name) = field.strip_prefix(users_own) {
+                path = users_own.trim_end_matches('.').split('.').chain([name]).collect();
             }
-            (old, new) => add(field.to_owned(), old, new, given),
         }
-    }
-    changes
-}
-
-impl FieldChange {
-    /// A change of `field` of a cue, to what the file gives, as it may be shown.
-    fn without_secrets(mut self, field: &str, given: Option<&Placed>) -> Self {
-        if PRIVATE.contains(&field) {
-            self.old = hidden(&self.old);
-        } else if URLS.contains(&field) {
-            self.old = without_path(&self.old);
-        }
-        let is_header = field == "callback.headers";
-        self.hidden_if(is_header || given.is_some_and(Placed::is_of_environment))
-    }
-
-    fn hidden_if(mut self, is_hidden: bool) -> Self {
-        if is_hidden {
-            (self.old, self.new) = (hidden(&self.old), hidden(&self.new));
-        }
-        self
+        let value = path.iter().try_fold(body, |body, part| body.get(part));
+        value.is_some_and(Placed::is_of_environment)
     }
 }
 
-/// Numbers and the other words of JSON are no secrets.
-fn hidden(value: &Value) -> Value {
-    match value {
-        Value::String(_) | Value::Array(_) | Value::Object(_) => HIDDEN.into(),
-        plain => plain.clone(),
-    }
-}
-
-/// `https://example.com/***`: the path and the query of a URL often have a secret.
-fn without_path(url: &Value) -> Value {
-    let origin = url.as_str().and_then(|url| Url::parse(url).ok()).map(|url| url.origin());
-    match origin.filter(Origin::is_tuple) {
-        Some(origin) => format!("{}/{HIDDEN}", origin.ascii_serialization()).into(),
-        None => hidden(url),
-    }
-}
-
-/// Errors: what the server has under this name is not one channel of the same type; its place in the file, and why.
-fn compare_channel(channel: &WantedChannel, stored: &[Value]) -> Result<Change, (At, String)> {
-    let own: Vec<&Value> = stored
-        .iter()
-        .filter(|it| it["built_in"] != true && it["name"] == channel.name.as_str())
-        .collect();
-    let found = match own.as_slice() {
-        [] => return Ok(Change::new("channel", Action::Created, &channel.name)),
-        [found] => *found,
-        several => {
-            let ids: Vec<String> = several.iter().map(|it| text_of(it, "id")).collect();
-            let (count, ids) = (several.len(), ids.join(", "));
-            let reason = format!("{count} channels have this name; rename or delete one of {ids}");
-            return Err((channel.at.clone(), reason));
-        }
-    };
-    if found["type"] != channel.channel_type.as_str() {
-        let at = channel.at.in_file(channel.body.place_of(&["type".into()], false));
-        let stored = text_of(found, "type");
-        let reason = format!(
-            "the type of a channel cannot be changed, and this one is {stored}; use another name, or delete it first"
-        );
-        return Err((at, reason));
-    }
-    let wanted = channel.body.to_value();
-    let fields = channel.differences(found).into_iter().map(|field| {
-        let (old, new) = (found[&field].clone(), wanted[&field].clone());
-        let old = match channel.setting(&field).map(|setting| &setting.kind) {
-            Some(SettingKind::Url) => without_path(&old),
-            Some(SettingKind::Number(_)) | None => old,
-            Some(_) => hidden(&old),
-        };
-        let is_hidden = channel.hides(&field);
-        FieldChange { field, old, new }.hidden_if(is_hidden)
-    });
-    let fields: Vec<FieldChange> = fields.collect();
-    let action = if fields.is_empty() { Action::Unchanged } else { Action::Updated };
-    Ok(Change {
-        id: Some(text_of(found, "id")),
-        fields,
-        ..Change::new("channel", action, &channel.name)
-    })
+pub fn count(changes: &[Change], action: Action) -> usize {
+    changes.iter().filter(|change| change.action == action).count()
 }
