@@ -1,10 +1,10 @@
 //! Many cues and channels in one request: its body, the errors with their places, and what changes (contract §4.18).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
-use serde::Serialize;
-use serde_json::{Value, json};
+use serde::{Serialize, Serializer};
+use serde_json::{Map, Value, json};
 
 use crate::api::channel::{name_problem, new_channel};
 use crate::api::cue::put_cue;
@@ -212,10 +212,7 @@ pub struct ChangeView<'a> {
     pub next_run_before: Option<Timestamp>,
 }
 
-fn maybe_instant<S: serde::Serializer>(
-    at: &Option<Timestamp>,
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
+fn maybe_instant<S: Serializer>(at: &Option<Timestamp>, serializer: S) -> Result<S::Ok, S::Error> {
     at.map(instant_with_offset).serialize(serializer)
 }
 
@@ -249,9 +246,9 @@ pub fn cue_fields(
         match (*field, at(&before), at(&after)) {
             ("payload", ..) => views.extend_from_slice(payload),
             ("callback.headers", Value::Object(old), Value::Object(new)) => {
-                let names: std::collections::BTreeSet<_> = old.keys().chain(new.keys()).collect();
+                let names: BTreeSet<_> = old.keys().chain(new.keys()).collect();
                 for name in names.into_iter().filter(|name| old.get(*name) != new.get(*name)) {
-                    let value = |headers: &serde_json::Map<String, Value>| {
+                    let value = |headers: &Map<String, Value>| {
                         hidden(headers.get(name).unwrap_or(&Value::Null))
                     };
                     views.push(FieldView::new(format!("{field}.{name}"), value(&old), value(&new)));
@@ -279,7 +276,7 @@ pub fn payload_fields(before: Option<&str>, after: Option<&str>) -> Vec<FieldVie
     };
     let value = |json: Option<&String>| json.map_or(Value::Null, |it| echoed(JsonStr::stored(it)));
     if let (Some(old), Some(new)) = (entries(&before), entries(&after)) {
-        let keys: std::collections::BTreeSet<_> = old.keys().chain(new.keys()).collect();
+        let keys: BTreeSet<_> = old.keys().chain(new.keys()).collect();
         let keys: Vec<_> = keys.into_iter().filter(|key| old.get(*key) != new.get(*key)).collect();
         if keys.len() <= MAX_KEYS {
             let view = |key: &String| {

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::cli::client::commands::apply::environment::{escaped, has_unset_variable};
+use crate::cli::client::commands::apply::environment::escaped;
 use crate::cli::client::commands::apply::faults::{At, Faults, without_value};
 use crate::cli::input::placed::{Entry, Place, Placed};
 use crate::cli::nearest::did_you_mean;
@@ -24,19 +24,9 @@ fn defaults() -> [(&'static str, Value); 5] {
     ]
 }
 
-#[derive(Debug)]
-pub struct WantedChannel {
-    pub name: String,
-    pub at: At,
-    pub channel_type: ChannelType,
-    pub body: Placed,
-    /// No fault was found in it so far.
-    pub is_valid: bool,
-}
-
-/// Reads a channel. `entry` has its name and its fields.
-pub fn read(entry: &Entry, at: &At, faults: &mut Faults) -> Option<WantedChannel> {
-    let (name, found) = (&entry.key, faults.count());
+/// Reads a channel as the API takes it. `entry` has its name and its fields.
+pub fn read(entry: &Entry, at: &At, faults: &mut Faults) -> Option<Placed> {
+    let name = &entry.key;
     let mut fault = |place: Place, reason: String| faults.add(at.in_file(place), reason);
     if !entry.value.is_object() {
         fault(
@@ -81,18 +71,15 @@ pub fn read(entry: &Entry, at: &At, faults: &mut Faults) -> Option<WantedChannel
             );
         }
     }
-    let body = Placed { place: entry.place, ..entry.value.clone() };
-    let is_valid = faults.count() == found && !has_unset_variable(&body);
-    let (name, at) = (name.clone(), at.in_file(entry.place));
-    Some(WantedChannel { name, at, channel_type, body, is_valid })
+    Some(Placed { place: entry.place, ..entry.value.clone() })
 }
 
-pub fn is_secret(setting: &Setting) -> bool {
+fn is_secret(setting: &Setting) -> bool {
     matches!(setting.kind, SettingKind::Secret | SettingKind::SecretUrl)
 }
 
 /// The variable that has a secret in an exported file: `NTFY_BACKUPS_TOKEN`.
-pub fn variable_of(channel: &str, setting: &str) -> String {
+fn variable_of(channel: &str, setting: &str) -> String {
     let upper =
         |char: char| if char.is_ascii_alphanumeric() { char.to_ascii_uppercase() } else { '_' };
     let name: String = format!("{channel}_{setting}").chars().map(upper).collect();
@@ -101,13 +88,6 @@ pub fn variable_of(channel: &str, setting: &str) -> String {
         format!("CHANNEL_{name}")
     } else {
         name
-    }
-}
-
-impl WantedChannel {
-    /// The setting of this name; `None` for a field that every channel has.
-    pub fn setting(&self, field: &str) -> Option<&'static Setting> {
-        service(self.channel_type).settings.iter().find(|setting| setting.name == field)
     }
 }
 

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::{fs, io};
 
 use jiff::Timestamp;
+use serde::Deserialize;
 
 use crate::api::apply::HIDDEN;
-use crate::cli::client::commands::apply::channels::{self, WantedChannel};
+use crate::cli::client::commands::apply::channels;
 use crate::cli::client::commands::apply::environment::{expand, has_unset_variable};
 use crate::cli::client::commands::apply::faults::{At, Faults};
 use crate::cli::client::commands::apply::fields::FieldReader;
@@ -28,8 +29,7 @@ const SECTIONS: [&str; 4] = ["namespace", "defaults", "cues", "channels"];
 /// What the files want.
 #[derive(Debug, Default)]
 pub struct Wanted {
-    pub cues: Vec<WantedCue>,
-    pub channels: Vec<WantedChannel>,
+    pub objects: Vec<Object>,
     pub namespaces: Vec<Namespace>,
     /// Where the first file begins.
     pub start: Option<At>,
@@ -58,10 +58,27 @@ impl Namespace {
     }
 }
 
+/// In the order in which they are written and shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    Channel,
+    Cue,
+}
+
+impl Kind {
+    pub fn word(self) -> &'static str {
+        if self == Self::Cue { "cue" } else { "channel" }
+    }
+}
+
+/// A cue or a channel of a file.
 #[derive(Debug)]
-pub struct WantedCue {
+pub struct Object {
+    pub kind: Kind,
+    /// Of a cue.
     pub namespace: Namespace,
-    /// The name in the namespace, or the whole slug.
+    /// The name of a channel; of a cue the name in the namespace, or the whole slug.
     pub key: String,
     /// Of its key.
     pub at: At,
@@ -124,20 +141,15 @@ fn files_of(path: &str) -> Result<Vec<String>, CliError> {
 
 /// The same cue or the same channel in two files, or twice by the namespaces of two files.
 fn check_unique(wanted: &Wanted, faults: &mut Faults) {
-    let cues = wanted.cues.iter().map(|WantedCue { namespace, key, at, .. }| {
-        ("cue", namespace.slug(key), namespace.shown(key), at)
-    });
-    let channels = wanted.channels.iter();
-    let channels = channels.map(|it| ("channel", it.name.clone(), it.name.clone(), &it.at));
-    let mut seen: BTreeMap<(&str, String), &At> = BTreeMap::new();
-    for (kind, name, shown, at) in cues.chain(channels) {
-        if let Some(first) = seen.get(&(kind, name.clone())) {
-            faults.add(
-                at.clone(),
-                format!("the {kind} {shown} is also at {first}; remove one of the two"),
-            );
+    let mut seen: BTreeMap<(Kind, String), &At> = BTreeMap::new();
+    for Object { kind, namespace, key, at, .. } in &wanted.objects {
+        let name = (*kind, namespace.slug(key));
+        if let Some(first) = seen.get(&name) {
+            let (kind, shown) = (kind.word(), namespace.shown(key));
+            let reason = format!("the {kind} {shown} is also at {first}; remove one of the two");
+            faults.add(at.clone(), reason);
         } else {
-            seen.insert((kind, name), at);
+            seen.insert(name, at);
         }
     }
 }
@@ -180,12 +192,18 @@ impl FileReader<'_> {
             self.cue(&cue, &namespace, &defaults);
         }
         for channel in self.section(&document, "channels") {
-            self.wanted.channels.extend(channels::read(
-                &channel,
-                &self.fields.at,
-                self.fields.faults,
-            ));
+            let found = self.fields.faults.count();
+            if let Some(body) = channels::read(&channel, &self.fields.at, self.fields.faults) {
+                self.add(Kind::Channel, &channel, Namespace::default(), body, found);
+            }
         }
+    }
+
+    /// Adds an object. `found` is the number of faults before it was read.
+    fn add(&mut self, kind: Kind, entry: &Entry, namespace: Namespace, body: Placed, found: usize) {
+        let is_valid = self.fields.faults.count() == found && !has_unset_variable(&body);
+        let (key, at) = (entry.key.clone(), self.fields.at.in_file(entry.place));
+        self.wanted.objects.push(Object { kind, namespace, key, at, body, is_valid });
     }
 
     fn namespace(&mut self, document: &Placed) -> Namespace {
@@ -241,12 +259,6 @@ impl FileReader<'_> {
         }
         let found = self.fields.faults.count();
         let body = self.fields.body(entry, defaults);
-        self.wanted.cues.push(WantedCue {
-            namespace: namespace.clone(),
-            key: key.clone(),
-            at: self.fields.at.in_file(entry.place),
-            is_valid: self.fields.faults.count() == found && !has_unset_variable(&body),
-            body,
-        });
+        self.add(Kind::Cue, entry, namespace.clone(), body, found);
     }
 }

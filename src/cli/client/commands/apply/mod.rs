@@ -75,8 +75,7 @@ fn read(call: &Call<'_>) -> Result<(Wanted, bool), CliError> {
     // What the server would find in them alone is found here, unless the rest is sent all the same.
     if !call.is_set("keep-going") || faults.count() > 0 {
         for mut batch in batches(&wanted, false) {
-            batch.cues.retain(|cue| cue.is_valid);
-            batch.channels.retain(|channel| channel.is_valid);
+            batch.objects.retain(|object| object.is_valid);
             check_batch(&batch, &wanted, &mut faults);
         }
     }
@@ -239,7 +238,7 @@ impl<'a> Run<'a> {
             // So that a request without an answer can be repeated.
             let request = batch.request(is_dry, self.adopts).idempotent();
             match self.context.client.send(&request) {
-                Ok(answer) => return Ok(batch.changes(&answer.value()?)),
+                Ok(answer) => return Ok(batch.changes(answer.read()?)),
                 Err(ClientError::Refused(refused)) if has_errors(&refused, true) => {
                     if !has_errors(&refused, counts_limits) {
                         return Ok(Vec::new());

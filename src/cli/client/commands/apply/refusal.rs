@@ -1,15 +1,13 @@
 //! What is wrong with the requests of the files, each fault with its place there: found before a request is made, or by the
 //! server.
 
-use std::collections::BTreeSet;
-
 use serde_json::{Value, json};
 
 use crate::api::apply::read_apply;
 use crate::api::fields::JsonFields;
 use crate::cli::client::commands::apply::faults::{At, Faults, without_value};
 use crate::cli::client::commands::apply::fields::SHORT;
-use crate::cli::client::commands::apply::file::Wanted;
+use crate::cli::client::commands::apply::file::{Object, Wanted};
 use crate::cli::client::commands::apply::plan::Batch;
 use crate::cli::client::refusals::Fault;
 use crate::cli::error::CliError;
@@ -32,7 +30,7 @@ impl Refusals {
         self.first.is_none()
     }
 
-    /// Adds those of a batch, and leaves their cues and channels out of it. Returns whether the rest may be accepted.
+    /// Adds those of a batch, and leaves their objects out of it. Returns whether the rest may be accepted.
     pub fn add(
         &mut self,
         mut refused: Box<RefusedRequest>,
@@ -41,16 +39,15 @@ impl Refusals {
     ) -> bool {
         let errors = errors_of(&refused).to_vec();
         add_errors(&errors, batch, wanted, &mut self.faults);
-        let objects: BTreeSet<_> =
-            errors.iter().map(|error| [1, 2].map(|at| text(error, at))).collect();
-        let is_of_objects = objects.iter().all(|[section, key]| batch.leave_out(section, key));
+        let objects: Vec<_> = errors.iter().map(|error| batch.object_of(error)).collect();
+        objects.iter().flatten().for_each(|object| batch.leave_out(object));
         let first = errors.first().and_then(|error| ErrorCode::parse(error["code"].as_str()?));
         if let Some(code) = first {
             let (code, status) = code.text_and_status();
             (refused.code, refused.status) = (code.to_owned(), status);
         }
         self.first.get_or_insert(refused);
-        is_of_objects && !(batch.cues.is_empty() && batch.channels.is_empty())
+        objects.iter().all(Option::is_some) && !batch.objects.is_empty()
     }
 
     /// Errors: the refusals, if there are any. `consequence` says what was written all the same.
@@ -78,11 +75,6 @@ fn is_limit(error: &Value) -> bool {
     error["code"] == "cue_limit_exceeded"
 }
 
-/// A part of the place of an error.
-fn text(error: &Value, part: usize) -> String {
-    error["loc"][part].as_str().unwrap_or_default().to_owned()
-}
-
 /// Finds what the server would refuse of a batch by itself, so that nothing is sent. Only the server knows the addresses
 /// that it may reach.
 pub fn check_batch(batch: &Batch<'_>, wanted: &Wanted, faults: &mut Faults) {
@@ -102,15 +94,7 @@ fn add_errors(errors: &[Value], batch: &Batch<'_>, wanted: &Wanted, faults: &mut
     let of_limit = errors.iter().filter(|error| is_limit(error)).count();
     let mut limited: Option<(At, String)> = None;
     for error in errors {
-        let (section, key) = (error["loc"][1].as_str(), error["loc"][2].as_str());
-        let cue = || batch.cues.iter().find(|it| Some(it.key.as_str()) == key);
-        let channel = || batch.channels.iter().find(|it| Some(it.name.as_str()) == key);
-        let found = match section {
-            Some("cues") => cue().map(|cue| (&cue.at, &cue.body)),
-            Some("channels") => channel().map(|channel| (&channel.at, &channel.body)),
-            _ => None,
-        };
-        let Some((at, body)) = found else {
+        let Some(Object { at, body, .. }) = batch.object_of(error) else {
             let text = Fault::of_apply(error, 1).text(None);
             wanted.start.iter().for_each(|at| faults.add(at.clone(), text.clone()));
             continue;

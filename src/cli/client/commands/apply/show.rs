@@ -3,6 +3,7 @@
 use serde_json::Value;
 use unicode_width::UnicodeWidthStr as _;
 
+use crate::cli::client::commands::apply::file::Kind;
 use crate::cli::client::commands::apply::plan::{Action, Change, FieldChange, count};
 use crate::cli::client::context::Context;
 use crate::cli::error::CliError;
@@ -30,7 +31,7 @@ fn lines(context: &Context, change: &Change) -> String {
         Action::Deleted => ("-", Style::Bad),
         Action::Unchanged => ("=", Style::Faint),
     };
-    let kind = if change.is_channel { "channel " } else { "" };
+    let kind = if change.kind == Kind::Channel { "channel " } else { "" };
     let styles = &context.output.styles;
     let mut text = fitted(context, &format!("{sign} {kind}{}", printable(&change.key)), style);
     let time = |value: &Value| match value.as_str() {
@@ -43,7 +44,7 @@ fn lines(context: &Context, change: &Change) -> String {
     }
     let (before, after) = (time(&change.next_run_before), time(&change.next_run));
     match change.action {
-        Action::Created if !change.is_channel => text += &format!("    next run {after}\n"),
+        Action::Created if change.kind == Kind::Cue => text += &format!("    next run {after}\n"),
         Action::Updated if before != after => text += &format!("    next run {before} → {after}\n"),
         _ => {}
     }
