@@ -179,7 +179,8 @@ impl ChangeContext {
         let mut result = put.applied_to(tx, &found, self.firer.now())?;
         let before = found.cue;
         let is_updated = result.action == PutAction::Updated;
-        if let Some(origin) = put.origin.as_ref().filter(|it| it.adopts || is_updated) {
+        // Otherwise it is that of the cue, or there is no change.
+        if let Some(origin) = put.origin.as_ref().filter(|it| it.adopts) {
             cues::set_source(tx, before.key, &origin.namespace)?;
         }
         if is_updated {
