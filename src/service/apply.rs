@@ -13,7 +13,7 @@ use crate::domain::channel::{Channel, ChannelFields, masked, masked_url};
 use crate::domain::cue::Cue;
 use crate::domain::cue::slug::Slug;
 use crate::domain::ids::CueId;
-use crate::domain::row_keys::UserKey;
+use crate::domain::row_keys::{CueKey, UserKey};
 use crate::error::{Error, Result};
 use crate::service::channels::{change, insert, new_id};
 use crate::service::cues::{ChangeContext, FoundCue, PutAction, PutCue, delete_later};
@@ -48,8 +48,8 @@ pub struct Prune {
 /// The payload that the cue of a slug had when it was compared, which is too much work for the thread that writes.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SeenPayload {
-    /// `None` if there was no such cue.
-    pub key: Option<Option<i64>>,
+    /// The keys of the cue and of its payload; `None` if there was no such cue.
+    pub keys: Option<(CueKey, Option<i64>)>,
     pub is_other: bool,
 }
 
@@ -193,7 +193,7 @@ impl Job {
         for (put, seen) in self.request.cues.iter().zip(seen) {
             let slug = put.request.fields.slug.as_ref();
             let cue = slug.map_or(Ok(None), |slug| cues::find_by_slug(tx, self.user_key, slug))?;
-            if cue.as_ref().map(|cue| cue.payload_key) != seen.key {
+            if cue.as_ref().map(|cue| (cue.key, cue.payload_key)) != seen.keys {
                 return Ok(None);
             }
             found.push(cue.map(|cue| FoundCue { cue, has_other_payload: seen.is_other }));

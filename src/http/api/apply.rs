@@ -12,7 +12,7 @@ use crate::domain::api_error::ErrorCode;
 use crate::domain::row_keys::UserKey;
 use crate::error::{Error, Result};
 use crate::http::list::ListBody;
-use crate::http::message::{Request, Response};
+use crate::http::message::{Request, Response, run_blocking};
 use crate::service::apply::{self, Applied, ApplyRequest, Attempt, Prune, SeenPayload, Target};
 use crate::service::cues::{FileOrigin, PutAction, PutCue};
 use crate::store::ReadTx;
@@ -36,12 +36,15 @@ pub async fn apply(request: Request) -> Result<Response> {
 }
 
 /// `None` if there are errors.
-async fn try_apply(
-    mut request: Request,
-    errors: &mut ApplyErrors,
-) -> Result<Option<StoredResponse>> {
+async fn try_apply(request: Request, errors: &mut ApplyErrors) -> Result<Option<StoredResponse>> {
     let caller = request.caller()?;
-    let read = match read_apply(request.fields()?, &request.app.config.callbacks) {
+    // Hundreds of cues take longer than the thread of other connections may be held.
+    let read = move || {
+        let read = read_apply(request.fields()?, &request.app.config.callbacks);
+        Ok((request, read))
+    };
+    let (mut request, read) = run_blocking(read).await?;
+    let read = match read {
         Ok(read) => read,
         Err(found) => {
             *errors = found;
@@ -110,7 +113,7 @@ fn look(
         let is_other = found.has_other_payload;
         let new = put.payload().map(|payload| payload.body.as_str());
         let fields = if is_other { payload_fields(stored.as_deref(), new) } else { Vec::new() };
-        Ok((SeenPayload { key: Some(found.cue.payload_key), is_other }, fields))
+        Ok((SeenPayload { keys: Some((found.cue.key, found.cue.payload_key)), is_other }, fields))
     };
     let looked: Result<Vec<_>> = wanted.cues.iter().map(look_at).collect();
     Ok(looked?.into_iter().unzip())
