@@ -58,19 +58,20 @@ impl ApplyErrors {
     /// Adds those of a refusal of the object at `around`.
     pub fn add(&mut self, around: &[&str], refusal: &Refusal) {
         let mut problems = refusal.problems.clone();
-        problems.iter_mut().for_each(|problem| drop(problem.loc.drain(..1)));
         if problems.is_empty() {
             let kind = refusal.code.text_and_status().0;
             let field = refusal.schedule_part.as_ref().map(|part| part.field);
             let (path, msg, _) = place_of(kind, field, &refusal.message);
             let path = path.split('.').filter(|part| !part.is_empty());
-            let loc = path.map(|part| part.to_owned().into()).collect();
+            let path = path.map(|part| part.to_owned().into());
+            let loc = std::iter::once("body".into()).chain(path).collect();
             problems.push(FieldError { kind, loc, msg: msg.to_owned(), input: Value::Null });
         }
         self.count += problems.len();
         problems.truncate(MAX_ERRORS - self.first.len());
         for mut problem in problems {
-            problem.loc.splice(..0, around.iter().map(|part| truncated(part).into()));
+            let root = problem.loc.len().min(1);
+            problem.loc.splice(..root, around.iter().map(|part| truncated(part).into()));
             // It may be a secret.
             problem.input = Value::Null;
             self.first.push(problem);
@@ -115,6 +116,8 @@ pub fn read_all(mut fields: JsonFields<'_>, policy: &AddressPolicy) -> (Apply, A
     let has_names = read.namespace.is_empty() || is_namespace(&read.namespace);
     if !has_names {
         fields.reject("namespace", NAMESPACE_RULE);
+        // Another one, so that the cues are read for their errors.
+        read.namespace = "n".to_owned();
     }
     if read.prunes && read.namespace.is_empty() {
         fields.reject("prune", "needs a namespace, whose other cues it deletes");
@@ -124,11 +127,11 @@ pub fn read_all(mut fields: JsonFields<'_>, policy: &AddressPolicy) -> (Apply, A
         fields.reject("keep", "counts only with prune: set prune to true, or leave keep out");
     }
     read.kept = kept.iter().flatten().map(|name| read.slug(name)).collect();
-    let is_known = fields.count_errors() == 0;
-    read.ignores_limits = !is_known;
-    read.prunes &= is_known;
     let cues = fields.entries("cues", MAX_CUES, MORE_CUES);
     let channels = fields.entries("channels", MAX_CHANNELS, "");
+    // With an error so far it is not known what is deleted.
+    read.ignores_limits = fields.count_errors() > 0;
+    read.prunes &= !read.ignores_limits;
     fields.forbid_unknown();
     if let Err(refusal) = fields.finish() {
         errors.add(&["body"], &refusal);
@@ -160,10 +163,9 @@ fn read_cue(
     policy: &AddressPolicy,
 ) -> Result<CueRequest, Vec<Refusal>> {
     let is_whole = read.namespace.is_empty();
-    let slug = Slug::parse(if is_whole || is_namespace(key) { key } else { "" });
+    let slug = Slug::parse(&read.slug(key)).filter(|_| is_whole || is_namespace(key));
     let rule = if is_whole { SLUG_RULE } else { NAMESPACE_RULE };
     let slug = slug.ok_or_else(|| vec![bad_key(rule)])?;
-    let slug = Slug::parse(&read.slug(key)).unwrap_or(slug);
     put_cue(JsonFields::of_body(body).map_err(|refusal| vec![refusal])?, slug, policy)
 }
 
@@ -220,12 +222,10 @@ fn cue_field(
     match (name, old.as_object(), new.as_object()) {
         ("payload", ..) => {
             let value = |is_there: bool| is_there.then_some(HIDDEN).into();
-            let view = |ChangedKey { name: key, was_there, is_there }: &ChangedKey| {
-                let (old, new) = (value(*was_there), value(*is_there));
-                match key {
-                    Some(key) => part(key, &old, &new),
-                    None => field_change(name, &old, &new),
-                }
+            let view = |key: &ChangedKey| FieldChange {
+                field: key.name.iter().fold(name.to_owned(), |path, key| format!("{path}.{key}")),
+                old: value(key.was_there),
+                new: value(key.is_there),
             };
             payload.iter().map(view).collect()
         }

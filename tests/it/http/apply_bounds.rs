@@ -28,6 +28,9 @@ fn what_is_paused_makes_room_and_the_last_by_key_have_none() {
     // What the others leave is not known.
     let body = json!({"namespace": "n", "cues": numbered(0..5), "prune": true, "keep": ["n/a"]});
     assert_eq!(errors(&user, &body), owned(&[("body.keep.0", "value_error")]));
+    let body = json!({"namespace": "N N", "cues": {"a": daily("a"), "b": 5}});
+    let wrong = [("body.namespace", "value_error"), ("body.cues.b", "model_attributes_type")];
+    assert_eq!(errors(&user, &body), owned(&wrong));
 }
 
 #[test]
