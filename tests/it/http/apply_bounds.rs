@@ -130,6 +130,20 @@ fn a_dry_run_and_a_refused_request_leave_no_trace() {
 }
 
 #[test]
+fn more_than_500_due_runs_are_refused() {
+    let (api, user) = Api::with_user("ann");
+    applied(&user, &json!({"cues": {"a": hourly_cue("a"), "b": hourly_cue("b")}}));
+    api.fixture.advance(300 * 3_600);
+    let (a, b) = (worker_cue("a", YEARLY), worker_cue("b", YEARLY));
+    let both = json!({"cues": {"a": a, "b": b}});
+    assert_eq!(errors(&user, &both), owned(&[("body", "invalid_state")]));
+    user.post(PATH, &both).refuses(422, "validation_error", "in a minute");
+    assert_eq!(user.total("/v1/executions"), 0);
+    applied(&user, &json!({"cues": {"a": a}}));
+    assert_eq!(user.total("/v1/executions"), 300);
+}
+
+#[test]
 fn too_many_fields_leave_the_changes() {
     let (_server, user) = Server::with_clock_and_user(START);
     let body = |value: u32| {
