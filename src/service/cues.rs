@@ -1,5 +1,6 @@
 //! Creates, updates, puts and deletes cues. Runs on request are in `manual_runs`.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -105,7 +106,7 @@ impl ChangeContext {
     ) -> Result<(Cue, usize)> {
         let mut cue = before.clone();
         cue.apply(request, self.firer.now())?;
-        self.save(tx, before, cue, request)
+        self.save(tx, &before, cue, request)
     }
 
     /// Saves `cue`, which `request` has made of `before`. Returns it without its new payload, and the number of overdue
@@ -113,18 +114,19 @@ impl ChangeContext {
     fn save(
         &self,
         tx: &WriteTx<'_>,
-        mut before: Cue,
+        before: &Cue,
         mut cue: Cue,
         request: &CueRequest,
     ) -> Result<(Cue, usize)> {
         let (user_key, now) = (self.user_key, self.firer.now());
         let mut fired = 0;
         if cue.next_run != before.next_run {
-            fired = self.firer.fire_overdue(tx, &before)?;
+            fired = self.firer.fire_overdue(tx, before)?;
         }
+        let mut before = Cow::Borrowed(before);
         if fired > 0 {
-            before = find(tx, user_key, &before.id)?;
-            cue = before.clone();
+            before = Cow::Owned(find(tx, user_key, &before.id)?);
+            cue = before.clone().into_owned();
             cue.apply(request, now)?;
         }
         if cue.fields.slug != before.fields.slug {
@@ -155,36 +157,30 @@ impl ChangeContext {
         Ok((cue, fired))
     }
 
-    /// Changes the cue that was found to the one that is put, or creates it with the id `new_id`.
-    pub(super) fn put(
-        &self,
-        tx: &WriteTx<'_>,
-        found: Option<FoundCue>,
-        put: &PutCue,
-        new_id: &str,
-    ) -> Result<PutResult> {
-        if let Some(found) = found {
-            return self.replace(tx, found, put);
-        }
-        let now = self.firer.now();
-        let cue = put.new_cue(new_id, self.user_key, now)?;
-        let cue = self.limits.insert(tx, cue, put.payload(), now)?;
-        if let Some(origin) = &put.origin {
+    /// Creates `cue`, which [`PutCue::new_cue`] has made.
+    pub(super) fn insert(&self, tx: &WriteTx<'_>, cue: Cue, put: PutCue<'_>) -> Result<PutResult> {
+        let cue = self.limits.insert(tx, cue, put.payload(), self.firer.now())?;
+        if let Some(origin) = put.origin {
             cues::set_source(tx, cue.key, &origin.namespace)?;
         }
         Ok(PutResult::created(cue))
     }
 
-    fn replace(&self, tx: &WriteTx<'_>, found: FoundCue, put: &PutCue) -> Result<PutResult> {
-        let mut result = put.applied_to(tx, &found, self.firer.now())?;
-        let before = found.cue;
+    /// Changes the cue that was found to the one that is put.
+    pub(super) fn replace(
+        &self,
+        tx: &WriteTx<'_>,
+        found: &FoundCue,
+        put: PutCue<'_>,
+    ) -> Result<PutResult> {
+        let mut result = put.applied_to(tx, found, self.firer.now())?;
         let is_updated = result.action == PutAction::Updated;
         // Otherwise it is that of the cue, or there is no change.
-        if let Some(origin) = put.origin.as_ref().filter(|it| it.adopts) {
-            cues::set_source(tx, before.key, &origin.namespace)?;
+        if let Some(origin) = put.origin.filter(|it| it.adopts) {
+            cues::set_source(tx, found.cue.key, &origin.namespace)?;
         }
         if is_updated {
-            (result.cue, _) = self.save(tx, before, result.cue, &put.request)?;
+            (result.cue, result.fired) = self.save(tx, &found.cue, result.cue, put.request)?;
         }
         if result.changed.contains(&PAYLOAD) {
             result.cue.payload_key = cues::set_payload(tx, result.cue.key, put.payload())?;
@@ -247,10 +243,10 @@ fn check_slug(tx: &WriteTx<'_>, cue: &Cue) -> Result<()> {
 }
 
 /// A cue that a PUT describes: the one with its slug becomes it, or is created.
-#[derive(Debug, Clone)]
-pub struct PutCue {
-    pub request: CueRequest,
-    pub origin: Option<FileOrigin>,
+#[derive(Debug, Clone, Copy)]
+pub struct PutCue<'a> {
+    pub request: &'a CueRequest,
+    pub origin: Option<&'a FileOrigin>,
 }
 
 /// The file that a PUT comes from.
@@ -279,7 +275,7 @@ impl FileOrigin {
 }
 
 /// The cue that a PUT changes.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct FoundCue {
     pub cue: Cue,
     /// The PUT gives it another payload.
@@ -301,21 +297,23 @@ pub struct PutResult {
     /// The names of the fields that differ from those before.
     pub changed: Vec<&'static str>,
     pub next_run_before: Option<Timestamp>,
+    /// Overdue runs that fired before the change.
+    pub fired: usize,
 }
 
-impl PutCue {
+impl PutCue<'_> {
     /// What a PUT would do. The limits of the plan are not checked: they are about all cues that are written.
     /// Refused as [`put`].
     pub fn dry_run(&self, read: &ReadTx<'_>, caller: &Caller, now: Timestamp) -> Result<PutResult> {
         match self.find(read, caller.user_key)? {
-            Some((found, _)) => self.applied_to(read, &found, now),
+            Some(found) => self.applied_to(read, &found, now),
             None => Ok(PutResult::created(self.new_cue(CueId::NONE, caller.user_key, now)?)),
         }
     }
 
     /// The cue that a PUT creates, without its payload.
-    fn new_cue(&self, id: &str, user_key: UserKey, now: Timestamp) -> Result<Cue> {
-        let CueRequest { fields, status, schedule, .. } = &self.request;
+    pub(super) fn new_cue(&self, id: &str, user_key: UserKey, now: Timestamp) -> Result<Cue> {
+        let CueRequest { fields, status, schedule, .. } = self.request;
         let (fields, schedule) = (fields.clone(), schedule.clone());
         let request = CueRequest { fields, status: *status, schedule, ..CueRequest::default() };
         Ok(request.into_cue(id.to_owned(), user_key, now)?)
@@ -325,53 +323,57 @@ impl PutCue {
     /// Errors: `slug_taken`, if it would change a cue that is not its own.
     fn applied_to(&self, read: &ReadTx<'_>, found: &FoundCue, now: Timestamp) -> Result<PutResult> {
         let (before, mut cue) = (&found.cue, found.cue.clone());
-        let mut changed = cue.apply(&self.request, now)?;
+        let mut changed = cue.apply(self.request, now)?;
         changed.extend(found.has_other_payload.then_some(PAYLOAD));
         if changed.is_empty() {
             cue = before.clone();
-        } else if let Some(origin) = &self.origin {
+        } else if let Some(origin) = self.origin {
             origin.check(read, before)?;
         }
         let action = if changed.is_empty() { PutAction::Unchanged } else { PutAction::Updated };
-        Ok(PutResult { action, cue, changed, next_run_before: before.next_run })
+        Ok(PutResult { action, cue, changed, next_run_before: before.next_run, fired: 0 })
     }
 
-    pub fn payload(&self) -> Option<&Payload> {
+    pub(super) fn payload(&self) -> Option<&Payload> {
         self.request.payload.as_ref().and_then(Option::as_ref)
     }
 
-    /// Finds the cue with the slug, and the text of its payload.
-    pub fn find(
-        &self,
-        read: &ReadTx<'_>,
-        user_key: UserKey,
-    ) -> Result<Option<(FoundCue, Option<String>)>> {
+    /// Finds the cue with the slug.
+    fn find(&self, read: &ReadTx<'_>, user_key: UserKey) -> Result<Option<FoundCue>> {
         let Some(slug) = &self.request.fields.slug else { return Ok(None) };
         let Some(id) = cues::find_id_of_slug(read, user_key, slug)? else { return Ok(None) };
         let found = cues::find_with_payload(read, user_key, &id)?;
         Ok(found.map(|(cue, stored)| {
             let has_other_payload = self.payload().map(|it| &it.body) != stored.as_ref();
-            (FoundCue { cue, has_other_payload }, stored)
+            FoundCue { cue, has_other_payload }
         }))
     }
 }
 
 impl PutResult {
     fn created(cue: Cue) -> Self {
-        Self { action: PutAction::Created, cue, changed: Vec::new(), next_run_before: None }
+        let (action, changed) = (PutAction::Created, Vec::new());
+        Self { action, cue, changed, next_run_before: None, fired: 0 }
     }
 }
 
 /// Writes nothing if the cue is already as described. Refused with `cue_limit_exceeded`, `storage_limit_exceeded`,
 /// `slug_taken`, `invalid_schedule`, and as a validation error if the transport is another one.
-pub fn put(app: &App, caller: &Caller, put: Arc<PutCue>) -> Result<Pending<PutResult>> {
+pub fn put(
+    app: &App,
+    caller: &Caller,
+    wanted: Arc<(CueRequest, Option<FileOrigin>)>,
+) -> Result<Pending<PutResult>> {
     let (now, user_key) = (app.clock.now(), caller.user_key);
     let (plans, context) = (app.config.plans.clone(), ChangeContext::new(app, caller, now));
     let id = CueId::generate(now, random::fill)?.to_string();
     Ok(app.store.write_for(user_key, move |tx| {
         users::check_storage_quota(tx, &plans, user_key, || {
-            let found = put.find(tx, user_key)?.map(|(found, _)| found);
-            context.put(tx, found, &put, &id)
+            let put = PutCue { request: &wanted.0, origin: wanted.1.as_ref() };
+            match put.find(tx, user_key)? {
+                Some(found) => context.replace(tx, &found, put),
+                None => context.insert(tx, put.new_cue(&id, user_key, now)?, put),
+            }
         })
     }))
 }

@@ -42,8 +42,9 @@ row!(columns, "", Cue {
 
 const COLUMNS: &str = columns!();
 
-const LIST_NAMESPACE: &str = "SELECT id, slug, next_run FROM cues
-  WHERE user_key = ?1 AND slug >= ?2 AND slug < ?3 ORDER BY slug";
+const LIST_NAMESPACE: &str = "SELECT id, slug, next_run,
+         coalesce((SELECT octet_length(body) FROM payloads WHERE payloads.key = payload_key), 0)
+    FROM cues WHERE user_key = ?1 AND slug >= ?2 AND slug < ?3 ORDER BY slug LIMIT ?4 + 0";
 
 /// The columns that a change to a cue may alter, except the payload.
 macro_rules! changed_columns {
@@ -118,13 +119,27 @@ pub fn find_by_slug(read: &ReadTx<'_>, user_key: UserKey, slug: &Slug) -> Result
     read.find(select!(columns, "FROM cues WHERE user_key = ?1 AND slug = ?2"), (user_key, slug))
 }
 
-/// The ids, slugs and next runs of the user's cues in a namespace, in the order of the slugs.
+/// A cue as the list of its namespace has it.
+#[derive(Debug)]
+pub struct NamedCue {
+    pub id: String,
+    pub slug: String,
+    pub next_run: Option<Timestamp>,
+    pub payload_bytes: i64,
+}
+
+/// The first of the user's cues in a namespace, in the order of their slugs.
 pub fn list_namespace(
     read: &ReadTx<'_>,
     user_key: UserKey,
     namespace: &str,
-) -> Result<Vec<(String, String, Option<Timestamp>)>> {
-    read.all(LIST_NAMESPACE, (user_key, SlugFilter::Namespace(namespace.to_owned()).bounds()))
+    limit: usize,
+) -> Result<Vec<NamedCue>> {
+    let bounds = SlugFilter::Namespace(namespace.to_owned()).bounds();
+    let rows: Vec<(String, String, Option<Timestamp>, i64)> =
+        read.all(LIST_NAMESPACE, (user_key, bounds, row_count(limit)))?;
+    let cue = |(id, slug, next_run, payload_bytes)| NamedCue { id, slug, next_run, payload_bytes };
+    Ok(rows.into_iter().map(cue).collect())
 }
 
 /// The namespace of the file that a cue comes from; empty for a file without one, `None` if it comes from no file.

@@ -5,53 +5,55 @@ use std::sync::mpsc;
 use crate::http::cues::START;
 use crate::support::*;
 
-const PATH: &str = "/v1/apply";
+pub const PATH: &str = "/v1/apply";
 
-fn daily(name: &str) -> Value {
+pub fn daily(name: &str) -> Value {
     worker_cue(name, "@daily")
 }
 
 /// Cues of the names, each with this cron expression.
-fn cues_at(names: &[&str], cron: &str) -> Value {
+pub fn cues_at(names: &[&str], cron: &str) -> Value {
     names.iter().map(|name| ((*name).to_owned(), worker_cue(name, cron))).collect()
 }
 
-fn numbered(numbers: std::ops::Range<usize>) -> Value {
+pub fn numbered(numbers: std::ops::Range<usize>) -> Value {
     numbers.map(|it| (format!("c{it:04}"), daily("c"))).collect()
 }
 
 /// The request, which must be done: its changes as `kind key action`.
 #[track_caller]
-fn applied(user: &Client, body: &Value) -> Vec<String> {
+pub fn applied(user: &Client, body: &Value) -> Vec<String> {
     let answer = user.post(PATH, body).expect(200);
     assert_eq!(answer["errors"], json!([]));
     actions(&answer)
 }
 
-fn actions(answer: &Value) -> Vec<String> {
+pub fn actions(answer: &Value) -> Vec<String> {
     let words = |change: &Value| ["kind", "key", "action"].map(|name| change.text(name).to_owned());
     answer.list("changes").iter().map(|change| words(change).join(" ")).collect()
 }
 
 /// The request, which must be refused: places and codes of its errors.
 #[track_caller]
-fn errors(user: &Client, body: &Value) -> Vec<(String, String)> {
+pub fn errors(user: &Client, body: &Value) -> Vec<(String, String)> {
     let answer = user.post(PATH, body).expect_error(422, "validation_error");
     assert_eq!(answer["changes"], json!([]));
+    let (detail, errors) = (answer.list("detail"), answer.list("errors"));
+    assert_eq!(detail.len(), errors.len().min(100));
+    assert!(detail.iter().zip(errors).all(|(one, other)| one["loc"] == other["loc"]));
     let place = |error: &Value| {
         let part = |part: &Value| part.as_str().map_or_else(|| part.to_string(), str::to_owned);
         error.list("loc").iter().map(part).collect::<Vec<_>>().join(".")
     };
-    let errors = answer.list("errors").iter();
-    errors.map(|error| (place(error), error.text("code").to_owned())).collect()
+    errors.iter().map(|error| (place(error), error.text("code").to_owned())).collect()
 }
 
-fn owned(errors: &[(&str, &str)]) -> Vec<(String, String)> {
+pub fn owned(errors: &[(&str, &str)]) -> Vec<(String, String)> {
     errors.iter().map(|(place, code)| ((*place).to_owned(), (*code).to_owned())).collect()
 }
 
 /// Slugs and cron expressions of all cues.
-fn stored(user: &Client) -> Vec<(String, String)> {
+pub fn stored(user: &Client) -> Vec<(String, String)> {
     let listed = user.read("/v1/cues?limit=100");
     let cue = |cue: &Value| {
         let slug = cue["slug"].as_str().unwrap_or_default().to_owned();
@@ -106,6 +108,11 @@ fn a_name_that_is_kept_is_not_deleted() {
     assert_eq!(applied(&user, &body), ["cue a unchanged", "cue c delete"]);
     let body = json!({"namespace": "n", "keep": ["b"]});
     assert_eq!(errors(&user, &body), owned(&[("body.keep", "value_error")]));
+    let body = json!({"namespace": "n", "prune": true, "keep": ["n/b", "b", "C "]});
+    let wrong = [("body.keep.0", "value_error"), ("body.keep.2", "value_error")];
+    assert_eq!(errors(&user, &body), owned(&wrong));
+    user.post(PATH, &body).refuses(422, "validation_error", "without the namespace");
+    assert_eq!(user.total("/v1/cues"), 2);
 }
 
 #[test]
@@ -142,7 +149,19 @@ fn all_errors_are_found_at_once_and_nothing_is_done() {
     let mut found = errors(&user, &body);
     found.sort();
     assert_eq!(found, owned(&expected));
-    // What only the stored state says.
+    // Those with a code of their own, and what only the stored state says of the others.
+    let mut cue = webhook_cue("c", "61 * * * *", "ftp://c");
+    cue["on_failure"] = json!({"webhook": "nope"});
+    cue["payload"] = json!({"a": "x".repeat(1 << 20)});
+    let at_once = json!({"cues": {"a": cue, "past": past}});
+    let expected = [
+        ("body.cues.a.schedule.cron", "invalid_schedule"),
+        ("body.cues.a.callback.url", "invalid_callback_url"),
+        ("body.cues.a.on_failure.webhook", "invalid_callback_url"),
+        ("body.cues.a.payload", "invalid_payload_size"),
+        ("body.cues.past.schedule.at", "invalid_schedule"),
+    ];
+    assert_eq!(errors(&user, &at_once), owned(&expected));
     user.create(&with(daily("hand"), json!({"slug": "n/hand"})));
     applied(
         &user,
@@ -230,9 +249,10 @@ fn a_request_has_500_cues_and_2_mb_at_most() {
     let (_server, user) = Server::with_clock_and_user(START);
     let body = json!({"cues": numbered(0..501)});
     assert_eq!(errors(&user, &body), owned(&[("body.cues", "too_long")]));
+    user.post(PATH, &body).refuses(422, "validation_error", "in several requests");
     let large =
         json!({"cues": {"a": with(daily("a"), json!({"description": "x".repeat(2 << 20)}))}});
-    user.post(PATH, &large).expect_error(413, "payload_too_large");
+    user.post(PATH, &large).refuses(413, "payload_too_large", "in several requests");
     assert_eq!(user.total("/v1/cues"), 0);
 }
 
@@ -296,71 +316,94 @@ fn a_repeated_request_has_the_first_answer_and_another_one_is_a_conflict() {
 
 #[test]
 fn a_due_run_is_fired_before_its_cue_changes() {
-    let (_server, user) = Server::with_clock_and_user(START);
+    // No engine fires it.
+    let (api, user) = Api::with_user("ann");
     applied(&user, &json!({"cues": {"a": hourly_cue("a"), "b": hourly_cue("b")}}));
-    let missed = |slug: &str| user.read(&format!("/v1/cues/slug:{slug}"))["run_count"].clone();
-    user.advance("PT2H");
-    applied(&user, &json!({"cues": {"a": worker_cue("a", YEARLY), "b": hourly_cue("b")}}));
-    assert_eq!([missed("a"), missed("b")], [json!(2), json!(2)]);
+    let runs =
+        || ["a", "b"].map(|it| user.read(&format!("/v1/cues/slug:{it}"))["run_count"].clone());
+    api.fixture.advance(2 * 3_600);
+    let mut body = json!({
+        "cues": {"a": worker_cue("a", YEARLY), "b": hourly_cue("b")}, "dry_run": true,
+    });
+    assert_eq!(applied(&user, &body), ["cue a change", "cue b unchanged"]);
+    assert_eq!((runs(), user.total("/v1/executions")), ([json!(0), json!(0)], json!(0)));
+    body["dry_run"] = false.into();
+    applied(&user, &body);
+    assert_eq!((runs(), user.total("/v1/executions")), ([json!(2), json!(0)], json!(2)));
 }
 
-/// What must not be shown is not in the answer, neither as it was nor as it becomes.
+/// What must not be shown is in no answer, neither as it was nor as it becomes.
 #[test]
-fn secrets_are_masked_in_changes() {
-    let (_server, user) = Server::with_clock_and_user(START);
-    let cue = |secret: &str| {
-        let url = format!("http://127.0.0.1:9/{secret}");
+fn secrets_are_masked_in_changes_and_errors() {
+    let (server, user) = Server::with_clock_and_user(START);
+    let body = |secret: &str| {
+        let url = format!("http://127.0.0.1:9/{secret}?k={secret}");
         let mut cue = webhook_cue("a", YEARLY, &url);
-        cue["callback"]["headers"] = json!({"Authorization": secret});
+        cue["callback"]["headers"] = json!({"Authorization": secret, "X-Same": "s3cr3t"});
         cue["callback"]["flow"] = json!({"key": secret, "parallelism": 1});
-        with(
-            cue,
-            json!({
-                "description": secret, "on_failure": {"webhook": url},
-                "payload": {"volume": 1, "token": secret, "deep": [secret]},
-            }),
-        )
-    };
-    let channel = |secret: &str| {
-        json!({
+        cue["description"] = secret.into();
+        cue["on_failure"] = json!({"webhook": url});
+        cue["payload"] = json!({"volume": secret.len(), "token": secret, "deep": [secret]});
+        let channels = json!({
+            "bot": {"type": "telegram", "bot_token": format!("123456789:{secret}-{secret}-{secret}"), "chat_id": secret.len()},
             "chat": {"type": "slack", "url": format!("https://hooks.slack.com/services/{secret}")},
             "phone": {"type": "ntfy", "url": format!("https://ntfy.sh/{secret}"), "token": format!("tk_{secret}")},
-        })
+        });
+        json!({"cues": {"a": cue}, "channels": channels})
     };
-    applied(
-        &user,
-        &json!({"cues": {"a": cue("s3cr3t-of-before")}, "channels": channel("s3cr3t-of-before")}),
-    );
-    let mut plain = webhook_cue("a", YEARLY, "http://127.0.0.1:9/");
-    plain["payload"] = json!({"volume": 2, "deep": "d"});
-    let slack = json!({"type": "slack", "url": "https://hooks.slack.com/services/s3cr3t-of-now"});
-    let ntfy = json!({"type": "ntfy", "url": "https://ntfy.sh/topic"});
-    let answer = user
-        .post(PATH, &json!({"cues": {"a": plain}, "channels": {"chat": slack, "phone": ntfy}}))
-        .expect(200);
+    applied(&user, &body("s3cr3t-of-before"));
+    let answer = user.keyed(PATH, "k", &body("s3cr3t-now")).expect(200);
     assert!(!answer.to_string().contains("s3cr3t"), "{answer:#}");
-    let change =
-        |field: &str, old: &str, new: Value| json!({"field": field, "old": old, "new": new});
+    let change = |field: &str, value: &str| json!({"field": field, "old": value, "new": value});
     let (url, hidden) = ("http://127.0.0.1:9/***", "***");
     let expected = json!([
-        change("description", hidden, json!(null)),
-        change("callback.url", url, json!("http://127.0.0.1:9/")),
-        change("callback.headers.Authorization", hidden, json!(null)),
-        change("callback.flow", hidden, json!(null)),
-        change("on_failure.webhook", url, json!(null)),
-        change("payload.deep", hidden, json!("d")),
-        change("payload.token", hidden, json!(null)),
-        {"field": "payload.volume", "old": 1, "new": 2},
+        change("description", hidden),
+        change("callback.url", url),
+        change("callback.headers.Authorization", hidden),
+        change("callback.flow", hidden),
+        change("on_failure.webhook", url),
+        change("payload.deep", hidden),
+        change("payload.token", hidden),
+        change("payload.volume", hidden),
     ]);
-    assert_eq!(answer["changes"][2]["fields"], expected);
-    assert_eq!(answer["changes"][0]["fields"], json!([change("url", hidden, json!(hidden))]));
-    let phone = [
-        change("url", "https://ntfy.sh/***", json!("https://ntfy.sh/topic")),
-        change("token", hidden, json!(null)),
-    ];
-    assert_eq!(answer["changes"][1]["fields"], json!(phone));
+    assert_eq!(answer["changes"][3]["fields"], expected);
+    let bot = [change("bot_token", hidden), change("chat_id", hidden)];
+    assert_eq!(answer["changes"][0]["fields"], json!(bot));
+    let chat = [change("url", "https://hooks.slack.com/***")];
+    assert_eq!(answer["changes"][1]["fields"], json!(chat));
+    let phone = [change("token", hidden), change("url", "https://ntfy.sh/***")];
+    assert_eq!(answer["changes"][2]["fields"], json!(phone));
+    let kept = "SELECT count(*) FROM idempotency_keys";
+    assert_eq!(server.count(kept), 1);
+    assert_eq!(server.count(&format!("{kept} WHERE response_body LIKE '%s3cr3t%'")), 0);
+    // What is removed, and what is none.
+    let mut plain = webhook_cue("a", YEARLY, "http://127.0.0.1:9/s3cr3t-now?k=s3cr3t-now");
+    plain["payload"] = json!({"volume": null});
+    let answer = user.post(PATH, &json!({"cues": {"a": plain}})).expect(200);
+    let removed = |field: &str, old: &str| json!({"field": field, "old": old, "new": null});
+    let expected = json!([
+        removed("description", hidden),
+        removed("callback.headers.Authorization", hidden),
+        removed("callback.headers.X-Same", hidden),
+        removed("callback.flow", hidden),
+        removed("on_failure.webhook", url),
+        removed("payload.deep", hidden),
+        removed("payload.token", hidden),
+        change("payload.volume", hidden),
+    ]);
+    assert_eq!(answer["changes"][0]["fields"], expected);
+    // Errors do not repeat values.
+    let mut wrong = body("s3cr3t");
+    wrong["cues"]["a"]["callback"]["headers"] = json!({"Authorization": ["s3cr3t"]});
+    wrong["cues"]["a"]["payload"] = "s3cr3t".into();
+    wrong["cues"]["a"]["description"] = json!(["s3cr3t"]);
+    wrong["channels"]["phone"]["url"] = "ftp://s3cr3t".into();
+    wrong["channels"]["chat"]["url"] = json!(["s3cr3t"]);
+    let answer = user.post(PATH, &wrong).expect_error(422, "validation_error");
+    assert!(answer["errors"].as_array().unwrap().len() >= 5, "{answer:#}");
+    assert!(!answer.to_string().contains("s3cr3t"), "{answer:#}");
     // The masked form would replace the secret.
-    let masked = user.read("/v1/channels")["channels"][1]["url"].clone();
+    let masked = user.read("/v1/channels")["channels"][2]["url"].clone();
     let body = json!({"channels": {"chat": {"type": "slack", "url": masked}}});
     assert_eq!(errors(&user, &body), owned(&[("body.channels.chat.url", "value_error")]));
 }
@@ -420,40 +463,45 @@ fn a_failed_commit_does_nothing_and_the_request_can_be_repeated() {
     assert_eq!(stored(&user), owned(&[("n/2", "2 * * * *"), ("n/a", "2 * * * *")]));
 }
 
+/// The state is that of the last request that was acknowledged, or of the one after it.
 #[test]
 fn a_kill_leaves_an_apply_done_or_not_done() {
     let (mut server, mut user) = Server::with_clock_and_user(START);
-    let states = ["0 1 * * *", "0 2 * * *"].map(|cron| {
-        let mut cues = numbered(0..60);
-        cues.as_object_mut()
-            .unwrap()
-            .values_mut()
-            .for_each(|it| it["schedule"]["cron"] = cron.into());
-        cues["only"] = daily(&cron[2..3]);
-        json!({"namespace": "n", "cues": cues})
-    });
-    applied(&user, &states[0]);
+    let cron = |number: usize| format!("{} {} * * *", number % 60, number / 60 % 24);
+    let body = move |number: usize| {
+        let names: Vec<String> = (0..40).map(|it| format!("c{it}")).collect();
+        let mut names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let own = format!("only{number}");
+        names.push(&own);
+        json!({"namespace": "n", "prune": true, "cues": cues_at(&names, &cron(number))})
+    };
+    applied(&user, &body(0));
+    let mut number = 0;
     for round in 0..if is_full_run() { 40 } else { 8 } {
-        let (of_thread, states) = (user.clone(), states.clone());
-        let (done, waiting) = mpsc::channel::<()>();
+        let of_thread = user.clone();
+        let (done, acknowledged) = mpsc::channel();
         let sender = thread::spawn(move || {
-            let mut answers = 0;
-            while of_thread.try_post(PATH, &states[answers % 2]).is_ok_and(|it| it.status == 200) {
-                answers += 1;
+            let mut next = number + 1;
+            while of_thread.try_post(PATH, &body(next)).is_ok_and(|it| it.status == 200) {
+                done.send(next).unwrap();
+                next += 1;
             }
-            drop(done);
-            answers
         });
-        // At another point of one of the first requests each time.
-        waiting.recv_timeout(Duration::from_millis(20 + 17 * round)).unwrap_err();
+        // One is acknowledged; then at another point of a later one each time.
+        number = acknowledged.recv().unwrap();
+        thread::sleep(Duration::from_millis(1 + 9 * round));
         server.kill();
-        let acknowledged = sender.join().unwrap();
+        sender.join().unwrap();
+        number = acknowledged.iter().last().unwrap_or(number);
         server.restart();
         user = user.at(server.addr());
-        let mut crons: Vec<(String, String)> = stored(&user);
-        crons.retain(|(slug, _)| slug != "n/only");
-        let crons: BTreeSet<String> = crons.into_iter().map(|(_, cron)| cron).collect();
-        assert_eq!(crons.len(), 1, "after {acknowledged:?}: {crons:?}");
+        let cues = stored(&user);
+        let crons: BTreeSet<String> = cues.iter().map(|(_, cron)| cron.clone()).collect();
+        let is_next = crons == BTreeSet::from([cron(number + 1)]);
+        assert!(is_next || crons == BTreeSet::from([cron(number)]), "{number}: {crons:?}");
+        number += usize::from(is_next);
+        assert_eq!(cues.len(), 41);
+        assert!(cues.iter().any(|(slug, _)| *slug == format!("n/only{number}")), "{number}");
         server.assert_counters();
     }
 }

@@ -3,10 +3,12 @@
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use crate::api::apply::hidden;
+use crate::api::apply::{HIDDEN, hidden};
 use crate::cli::client::commands::apply::file::{Kind, Namespace, Object, Wanted};
 use crate::cli::input::placed::Placed;
 use crate::client::request::ApiRequest;
+use crate::domain::channel::ChannelType;
+use crate::domain::channel::services::{SettingKind, service};
 
 /// Objects of a request, and their bytes: the server takes 2 MB.
 const MAX_OBJECTS: usize = 500;
@@ -111,8 +113,16 @@ impl<'a> Batch<'a> {
         let is_of = |it: &&Object| it.kind == change.kind && it.key == change.key;
         let place = self.objects.iter().position(is_of);
         for FieldChange { field, old, new } in &mut change.fields {
-            if place.is_some_and(|place| hides(&self.objects[place].body, field)) {
-                (*old, *new) = (hidden(old), hidden(new));
+            let Some(object) = place.map(|place| self.objects[place]) else { continue };
+            match value_of(&object.body, field) {
+                Some(value) if value.is_of_environment() => {
+                    (*old, *new) = (hidden(old), hidden(new));
+                }
+                // The server shows no value that may be a secret. The file shows its own.
+                Some(value) if is_masked(new) && !is_secret(object, field) => {
+                    *new = value.to_value();
+                }
+                _ => {}
             }
         }
         if change.kind == Kind::Cue {
@@ -123,14 +133,31 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// Whether the value of a field is of the environment. The names of headers and the keys of a payload may have dots.
-fn hides(body: &Placed, field: &str) -> bool {
+/// The value of a field in its file. The names of headers and the keys of a payload may have dots.
+fn value_of<'a>(body: &'a Placed, field: &str) -> Option<&'a Placed> {
     let own = ["payload.", "callback.headers."].into_iter().find(|own| field.starts_with(own));
     let (path, name) = field.split_at(own.map_or(0, str::len));
     let names = if own.is_some() { vec![name] } else { name.split('.').collect() };
     let mut path = path.split('.').filter(|part| !part.is_empty()).chain(names);
-    let value = path.try_fold(body, |body, part| body.get(part));
-    value.is_some_and(Placed::is_of_environment)
+    path.try_fold(body, |body, part| body.get(part))
+}
+
+fn is_masked(value: &Value) -> bool {
+    value.as_str().is_some_and(|text| text.contains(HIDDEN))
+}
+
+/// Whether a value is a secret wherever it stands.
+fn is_secret(object: &Object, field: &str) -> bool {
+    let channel_type = || ChannelType::parse(object.body.get("type")?.to_value().as_str()?);
+    match object.kind {
+        Kind::Cue => field.starts_with("callback.headers."),
+        Kind::Channel => channel_type().is_none_or(|it| {
+            let setting = service(it).settings.iter().find(|setting| setting.name == field);
+            let is_secret =
+                |kind: &SettingKind| matches!(kind, SettingKind::Secret | SettingKind::SecretUrl);
+            setting.is_some_and(|setting| is_secret(&setting.kind))
+        }),
+    }
 }
 
 /// What the server says that a request changes.
