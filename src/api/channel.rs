@@ -243,18 +243,27 @@ fn masked_input(text: &str) -> String {
 /// A name stands in tables, mails and messages, where it is one line that shows what it is.
 fn read_name(fields: &mut JsonFields<'_>) -> Option<String> {
     let name = fields.string("name", 1..=MAX_NAME)?;
+    let problem = name_problem(&name);
+    if let Some(problem) = problem {
+        fields.reject("name", problem);
+    }
+    problem.is_none().then_some(name)
+}
+
+/// Why a text is no name of a channel.
+pub fn name_problem(name: &str) -> Option<&'static str> {
     let is_unsafe = |char: char| {
         char.is_control() || is_order_mark(char) || matches!(char, '\u{2028}' | '\u{2029}')
     };
-    let problem = if name.contains(is_unsafe) {
-        "should be one line without control characters and marks that change the direction of text"
-    } else if name.trim().is_empty() {
-        "should have more than white space"
+    if name.contains(is_unsafe) {
+        Some(
+            "should be one line without control characters and marks that change the direction of text",
+        )
+    } else if name.trim().is_empty() || name.chars().count() > MAX_NAME {
+        Some("should have 1 to 100 characters, and more than white space")
     } else {
-        return Some(name);
-    };
-    fields.reject("name", problem);
-    None
+        None
+    }
 }
 
 fn read_events(fields: &mut JsonFields<'_>) -> Option<ChannelEvents> {

@@ -45,25 +45,26 @@ pub fn new_cue(mut fields: JsonFields<'_>, policy: &AddressPolicy) -> Result<Cue
     let unknown = fields.unknown().into_iter().chain(std::mem::take(&mut reader.unknown));
     let names: Vec<String> = unknown.chain(reader.ignored.iter().map(Ignored::words)).collect();
     fields.finish()?;
-    Ok(CueRequest { warning: ignored_fields_warning(&names), ..read? })
+    Ok(CueRequest { warning: ignored_fields_warning(&names), ..reader.accepted(read)? })
 }
 
-/// Parses the body of a PUT: a whole cue, and its status where it is given. Fields without effect are errors.
+/// Parses the body of a PUT: a whole cue, and its status where it is given. Fields without effect are errors. Returns all
+/// refusals, the validation errors first.
 pub fn put_cue(
     mut fields: JsonFields<'_>,
     slug: Slug,
     policy: &AddressPolicy,
-) -> Result<CueRequest, Refusal> {
+) -> Result<CueRequest, Vec<Refusal>> {
     let mut reader = CueReader::new(policy, Form::Put, None);
-    let read = reader.read(&mut fields);
+    let mut request = reader.read(&mut fields);
     fields.forbid_unknown();
-    fields.finish()?;
+    let mut refusals: Vec<Refusal> = fields.finish().err().into_iter().collect();
     if !reader.ignored.is_empty() {
-        return Err(Refusal::invalid(reader.ignored.iter().map(Ignored::error).collect()));
+        refusals.push(Refusal::invalid(reader.ignored.iter().map(Ignored::error).collect()));
     }
-    let mut request = read?;
+    refusals.append(&mut reader.refusals);
     request.fields.slug = Some(slug);
-    Ok(request)
+    if refusals.is_empty() { Ok(request) } else { Err(refusals) }
 }
 
 /// Parses the body of a PATCH of a cue with the fields `base`. Only what the body names is judged: a stored value may have
@@ -73,10 +74,11 @@ pub fn changed_cue(
     base: &CueFields,
     policy: &AddressPolicy,
 ) -> Result<CueRequest, Refusal> {
-    let read = CueReader::new(policy, Form::Patch, Some(base)).read(&mut fields);
+    let mut reader = CueReader::new(policy, Form::Patch, Some(base));
+    let read = reader.read(&mut fields);
     fields.forbid_unknown();
     fields.finish()?;
-    read
+    reader.accepted(read)
 }
 
 /// Parses the callback of a test call. Only its URL is required. Unknown fields are errors.
@@ -174,11 +176,14 @@ struct CueReader<'p> {
     ignored: Vec<Ignored>,
     /// The unknown fields of the objects in a create.
     unknown: Vec<String>,
+    /// Those with a code of their own. They count after the validation errors.
+    refusals: Vec<Refusal>,
 }
 
 impl<'p> CueReader<'p> {
     fn new(policy: &'p AddressPolicy, form: Form, base: Option<&'p CueFields>) -> Self {
-        Self { policy, form, base, ignored: Vec::new(), unknown: Vec::new() }
+        let (ignored, unknown, refusals) = (Vec::new(), Vec::new(), Vec::new());
+        Self { policy, form, base, ignored, unknown, refusals }
     }
 
     /// Whether the body is a whole cue, with the required fields.
@@ -186,8 +191,28 @@ impl<'p> CueReader<'p> {
         self.form != Form::Patch
     }
 
-    /// The result counts if the fields have no validation errors, which come before all refusals with a code of their own.
-    fn read(&mut self, fields: &mut JsonFields<'_>) -> Result<CueRequest, Refusal> {
+    /// The request if nothing was refused. Errors: the first refusal.
+    fn accepted(self, request: CueRequest) -> Result<CueRequest, Refusal> {
+        self.refusals.into_iter().next().map_or(Ok(request), Err)
+    }
+
+    /// Reads a part. Its refusal counts if it has no validation errors: it may follow from one.
+    fn part<T>(
+        &mut self,
+        fields: &mut JsonFields<'_>,
+        read: impl FnOnce(&mut Self, &mut JsonFields<'_>) -> Result<T, Refusal>,
+    ) -> Option<T> {
+        let before = fields.count_errors();
+        match read(self, fields) {
+            Ok(value) => return Some(value),
+            Err(refusal) if fields.count_errors() == before => self.refusals.push(refusal),
+            Err(_) => {}
+        }
+        None
+    }
+
+    /// The request counts if the fields have no validation errors and nothing is refused.
+    fn read(&mut self, fields: &mut JsonFields<'_>) -> CueRequest {
         let mut it = self.base.cloned().unwrap_or_default();
         let (mut status, mut transport) = (None, Some(it.transport));
         set(&mut it.name, fields.required_if(self.is_whole()).string("name", 1..=255));
@@ -207,25 +232,24 @@ impl<'p> CueReader<'p> {
             |fields: &mut JsonFields<'_>| fields.string("description", 0..=MAX_DESCRIPTION);
         set(&mut it.description, fields.nullable("description", description));
         set(&mut it.tags, fields.nullable("tags", read_tags).map(Option::unwrap_or_default));
-        let schedule = self.schedule(fields);
-        let callback = self.callback(fields, transport);
-        let payload = fields.nullable("payload", |fields| fields.dictionary("payload"));
-        self.retry(fields, &mut it.retry);
-        let on_failure = self.on_failure(fields, &mut it.on_failure);
-        set(&mut it.verification, self.verification(fields));
-        read_policies(fields, transport, &mut it.policies);
-        if fields.has_errors() {
-            return Ok(CueRequest::default());
-        }
-        let schedule = schedule.transpose()?;
+        let schedule =
+            self.part(fields, |reader, fields| reader.schedule(fields).transpose()).flatten();
         let names_schedule = schedule.is_some();
         set(&mut it.schedule, schedule.as_ref().map(StoredSchedule::from));
-        it.callback = callback?;
-        on_failure?;
-        let payload = payload.map(|payload| payload.map(Payload::new).transpose()).transpose()?;
-        let is_whole = self.is_whole();
-        let warning = None;
-        Ok(CueRequest { fields: it, payload, status, warning, schedule, is_whole, names_schedule })
+        set(
+            &mut it.callback,
+            self.part(fields, |reader, fields| reader.callback(fields, transport)),
+        );
+        self.retry(fields, &mut it.retry);
+        self.part(fields, |reader, fields| reader.on_failure(fields, &mut it.on_failure));
+        set(&mut it.verification, self.verification(fields));
+        read_policies(fields, transport, &mut it.policies);
+        let payload = self.part(fields, |_, fields| {
+            let payload = fields.nullable("payload", |fields| fields.dictionary("payload"));
+            payload.map(|payload| payload.map(Payload::new).transpose()).transpose()
+        });
+        let (payload, is_whole, warning) = (payload.flatten(), self.is_whole(), None);
+        CueRequest { fields: it, payload, status, warning, schedule, is_whole, names_schedule }
     }
 
     /// Nothing if no field of it is named.

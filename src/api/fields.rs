@@ -315,24 +315,33 @@ impl<'a> JsonFields<'a> {
         self.error(self.at(name), "dict_type", "Input should be a valid dictionary", value)
     }
 
-    pub fn string_map(&mut self, name: &'static str) -> Option<Vec<(String, String)>> {
+    /// The entries of an object with at most `max`, whose keys are the caller's own. `remedy` says what to do with more.
+    pub fn entries(
+        &mut self,
+        name: &'static str,
+        max: usize,
+        remedy: &str,
+    ) -> Option<Vec<(String, JsonStr<'a>)>> {
         let object = self.dictionary(name)?;
         let count = object.entries().map_or(0, Iterator::count);
-        if count > MAX_NAMES {
+        if count > max {
             let msg = format!(
-                "Dictionary should have at most {MAX_NAMES} items after validation, not {count}"
+                "Dictionary should have at most {max} items after validation, not {count}{remedy}"
             );
             return self.error(self.at(name), "too_long", msg, object);
         }
+        let entries = object.entries().into_iter().flatten();
+        Some(entries.map(|(key, value)| (unescaped(key).into_owned(), value)).collect())
+    }
+
+    pub fn string_map(&mut self, name: &'static str) -> Option<Vec<(String, String)>> {
+        let entries = self.entries(name, MAX_NAMES, "")?;
         // A direct `collect` into an `Option` would stop at the first error.
-        let pairs: Vec<Option<(String, String)>> = object
-            .entries()
+        let pairs: Vec<Option<(String, String)>> = entries
             .into_iter()
-            .flatten()
             .map(|(key, value)| {
-                let key = unescaped(key);
                 if let Some(text) = value.as_text() {
-                    return Some((key.into_owned(), text.into_owned()));
+                    return Some((key, text.into_owned()));
                 }
                 let mut loc = self.at(name);
                 loc.push(truncated(&key).into());
@@ -445,9 +454,9 @@ impl<'a> JsonFields<'a> {
         }
     }
 
-    /// Whether the body has validation errors so far.
-    pub fn has_errors(&self) -> bool {
-        !self.errors.0.lock().errors.is_empty()
+    /// The validation errors of the body so far.
+    pub fn count_errors(&self) -> usize {
+        self.errors.0.lock().errors.len()
     }
 
     /// The object without an entry, whose value may be large.

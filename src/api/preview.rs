@@ -48,7 +48,7 @@ pub fn preview_schedule(
     let understood = Zone::find(timezone.as_deref().unwrap_or("UTC"))
         .map_err(ScheduleError::from)
         .and_then(|zone| understand(&text, &zone, now));
-    Some(understood.map_err(Refusal::from).map(|Understood { schedule, local }| {
+    Some(understood.map_err(Refusal::from).map(|Understood { schedule, local, .. }| {
         let skipped_note = local.and_then(|local| schedule.skipped_note(&local));
         PreviewedSchedule { schedule, skipped_note, is_text: true }
     }))

@@ -96,6 +96,10 @@ error_codes! {
 }
 
 impl ErrorCode {
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|code| code.text_and_status().0 == text)
+    }
+
     /// The path of the documentation of this code (contract §2.3), for some codes.
     pub fn docs_path(self) -> Option<String> {
         let path = || format!("/docs/reference/errors#{}", self.text_and_status().0);

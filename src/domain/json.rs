@@ -472,7 +472,7 @@ fn end_of_string(text: &str, start: usize) -> usize {
 }
 
 /// The order of two escaped keys: that of their characters' code points, which is that of their UTF-8 bytes.
-fn compare_keys(one: &str, other: &str) -> Ordering {
+pub fn compare_keys(one: &str, other: &str) -> Ordering {
     // Compared byte by byte, because a comparison that copied both keys would make sorting many keys slow.
     if one.contains('\\') || other.contains('\\') {
         EscapedBytes(one.bytes()).cmp(EscapedBytes(other.bytes()))

@@ -2,6 +2,7 @@
 
 pub mod account;
 pub mod api_error;
+pub mod apply;
 pub mod billing;
 pub mod certificate;
 pub mod channel;

@@ -2,9 +2,9 @@
 
 use crate::domain::webhook::echo::MAX_PAYLOAD;
 use crate::http::api::{
-    account, admin, alerts, attempts, billing, bulk, callbacks, channels, claims, cue_list, cues,
-    device_login, echo, events, executions, flows, metrics, operations, sessions, stats, upcoming,
-    workers,
+    account, admin, alerts, apply, attempts, billing, bulk, callbacks, channels, claims, cue_list,
+    cues, device_login, echo, events, executions, flows, metrics, operations, sessions, stats,
+    upcoming, workers,
 };
 use crate::http::router::{FORM_LIMIT, Route};
 use crate::http::{assets, docs};
@@ -72,6 +72,7 @@ pub static ROUTES: &[Route] = routes! {
     POST   "/v1/cues/{cue_id}/fire"                   ApiKey    cues::fire,
     GET    "/v1/cues/{cue_id}/upcoming"               ApiKey    cues::upcoming,
     GET    "/v1/cues/{cue_id}/missed"                 ApiKey    cues::missed,
+    POST   "/v1/apply"                                ApiKey    apply::apply,
     POST   "/v1/schedule/preview"                     ApiKey    cues::preview,
     POST   "/v1/callbacks/test"                       ApiKey    callbacks::test,
 

@@ -17,13 +17,12 @@ use crate::domain::row_keys::UserKey;
 use crate::domain::text::word_enum;
 use crate::error::{Error, Result};
 use crate::service::cues::{self, ChangeContext};
+use crate::service::executions;
 use crate::service::manual_runs::{FirePayload, FireRequest, RunContext};
-use crate::service::{events, executions};
 use crate::store::accounts::idempotency::{
     IdempotencyRequest, StoredResponse, find_response, store_response,
 };
 use crate::store::accounts::users;
-use crate::store::maintenance::retention;
 use crate::store::{Pending, WriteTx};
 
 pub const MAX_IDS: usize = 500;
@@ -216,9 +215,8 @@ impl Batch {
             BulkAction::Cues(CueAction::Pause) => set_status(RequestedStatus::Paused),
             BulkAction::Cues(CueAction::Resume) => set_status(RequestedStatus::Active),
             BulkAction::Cues(CueAction::Delete) => {
-                events::cue_deleted(tx, self.user_key, id, self.now);
-                let is_deleted = retention::delete_cue_later(tx, self.user_key, id)?;
-                if is_deleted { Ok((None, 1)) } else { Err(cues::not_found().into()) }
+                cues::delete_later(tx, self.user_key, id, self.now)?;
+                Ok((None, 1))
             }
             BulkAction::Cues(CueAction::Fire) => {
                 let request = FireRequest { send_at: None, payload: FirePayload::OfCue };

@@ -37,21 +37,37 @@ pub fn not_found() -> Error {
 
 /// Errors: `channel_limit_exceeded`, and `validation_error` for a mail to an address that is not the confirmed one.
 pub fn create(app: &App, user_key: UserKey, new: ChannelFields) -> Result<Pending<Channel>> {
-    let (now, id) = (app.clock.now(), format!("chn_{}", hex::encode(&random::bytes::<6>()?)));
+    let (now, id) = (app.clock.now(), new_id()?);
     Ok(app.store.write_for(user_key, move |tx| {
-        if channels::count(tx, user_key)? >= MAX_CHANNELS {
-            let message =
-                format!("The account has {MAX_CHANNELS} channels, which is the limit: delete one that is no longer used");
-            return Err(Error::refused(ErrorCode::ChannelLimitExceeded, message));
-        }
-        check_address(tx, user_key, &new)?;
-        channels::insert(tx, user_key, &id, &new, now)?;
+        insert(tx, user_key, &id, &new, now)?;
         channels::find(tx, user_key, &id)?.ok_or_else(not_found)
     }))
 }
 
+pub(super) fn new_id() -> Result<String> {
+    Ok(format!("chn_{}", hex::encode(&random::bytes::<6>()?)))
+}
+
+/// Errors: those of [`create`].
+pub(super) fn insert(
+    tx: &WriteTx<'_>,
+    user_key: UserKey,
+    id: &str,
+    new: &ChannelFields,
+    now: Timestamp,
+) -> Result<()> {
+    if channels::count(tx, user_key)? >= MAX_CHANNELS {
+        let message = format!(
+            "The account has {MAX_CHANNELS} channels, which is the limit: delete one that is no longer used"
+        );
+        return Err(Error::refused(ErrorCode::ChannelLimitExceeded, message));
+    }
+    check_address(tx, user_key, new)?;
+    channels::insert(tx, user_key, id, new, now)
+}
+
 /// Makes of the channel with the fields `base` the one with the fields `new`; `false` if it has others by now, onto which
-/// the request must be read again. With other settings the failures count no more.
+/// the request must be read again.
 pub fn update(
     app: &App,
     user_key: UserKey,
@@ -65,11 +81,21 @@ pub fn update(
         if stored.fields != base {
             return Ok(false);
         }
-        let failures = if new.settings == stored.fields.settings { stored.failures } else { 0 };
-        check_address(tx, user_key, &new)?;
-        channels::update(tx, stored.key, &new, failures, now)?;
+        change(tx, &stored, &new, now)?;
         Ok(true)
     })
+}
+
+/// With other settings the failures count no more.
+pub(super) fn change(
+    tx: &WriteTx<'_>,
+    stored: &Channel,
+    new: &ChannelFields,
+    now: Timestamp,
+) -> Result<()> {
+    let failures = if new.settings == stored.fields.settings { stored.failures } else { 0 };
+    check_address(tx, stored.user_key, new)?;
+    channels::update(tx, stored.key, new, failures, now)
 }
 
 /// Messages to other addresses would make a sender of unwanted mail of the server.

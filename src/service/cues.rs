@@ -1,5 +1,8 @@
 //! Creates, updates, puts and deletes cues. Runs on request are in `manual_runs`.
 
+use std::borrow::Cow;
+use std::sync::Arc;
+
 use jiff::Timestamp;
 
 use crate::app::App;
@@ -103,7 +106,7 @@ impl ChangeContext {
     ) -> Result<(Cue, usize)> {
         let mut cue = before.clone();
         cue.apply(request, self.firer.now())?;
-        self.save(tx, before, cue, request)
+        self.save(tx, &before, cue, request)
     }
 
     /// Saves `cue`, which `request` has made of `before`. Returns it without its new payload, and the number of overdue
@@ -111,18 +114,19 @@ impl ChangeContext {
     fn save(
         &self,
         tx: &WriteTx<'_>,
-        mut before: Cue,
+        before: &Cue,
         mut cue: Cue,
         request: &CueRequest,
     ) -> Result<(Cue, usize)> {
         let (user_key, now) = (self.user_key, self.firer.now());
         let mut fired = 0;
         if cue.next_run != before.next_run {
-            fired = self.firer.fire_overdue(tx, &before)?;
+            fired = self.firer.fire_overdue(tx, before)?;
         }
+        let mut before = Cow::Borrowed(before);
         if fired > 0 {
-            before = find(tx, user_key, &before.id)?;
-            cue = before.clone();
+            before = Cow::Owned(find(tx, user_key, &before.id)?);
+            cue = before.clone().into_owned();
             cue.apply(request, now)?;
         }
         if cue.fields.slug != before.fields.slug {
@@ -153,25 +157,33 @@ impl ChangeContext {
         Ok((cue, fired))
     }
 
-    /// Changes the cue `before` to the one that is put. `payload` is its stored text.
-    fn replace(
+    /// Creates `cue`, which [`PutCue::new_cue`] has made.
+    pub(super) fn insert(&self, tx: &WriteTx<'_>, cue: Cue, put: PutCue<'_>) -> Result<PutResult> {
+        let cue = self.limits.insert(tx, cue, put.payload(), self.firer.now())?;
+        if let Some(origin) = put.origin {
+            cues::set_source(tx, cue.key, &origin.namespace)?;
+        }
+        Ok(PutResult::created(cue))
+    }
+
+    /// Changes the cue that was found to the one that is put.
+    pub(super) fn replace(
         &self,
         tx: &WriteTx<'_>,
-        before: Cue,
-        payload: Option<String>,
-        put: PutCue,
+        found: &FoundCue,
+        put: PutCue<'_>,
     ) -> Result<PutResult> {
-        let mut result = put.applied_to(tx, &before, payload, self.firer.now())?;
+        let mut result = put.applied_to(tx, found, self.firer.now())?;
         let is_updated = result.action == PutAction::Updated;
-        if let Some(origin) = put.origin.as_ref().filter(|it| it.adopts || is_updated) {
-            cues::set_source(tx, before.key, &origin.namespace)?;
+        // Otherwise it is that of the cue, or there is no change.
+        if let Some(origin) = put.origin.filter(|it| it.adopts) {
+            cues::set_source(tx, found.cue.key, &origin.namespace)?;
         }
         if is_updated {
-            (result.cue, _) = self.save(tx, before, result.cue, &put.request)?;
+            (result.cue, result.fired) = self.save(tx, &found.cue, result.cue, put.request)?;
         }
         if result.changed.contains(&PAYLOAD) {
-            let payload = put.request.payload.flatten();
-            result.cue.payload_key = cues::set_payload(tx, result.cue.key, payload.as_ref())?;
+            result.cue.payload_key = cues::set_payload(tx, result.cue.key, put.payload())?;
         }
         Ok(result)
     }
@@ -231,14 +243,14 @@ fn check_slug(tx: &WriteTx<'_>, cue: &Cue) -> Result<()> {
 }
 
 /// A cue that a PUT describes: the one with its slug becomes it, or is created.
-#[derive(Debug)]
-pub struct PutCue {
-    pub request: CueRequest,
-    pub origin: Option<FileOrigin>,
+#[derive(Debug, Clone, Copy)]
+pub struct PutCue<'a> {
+    pub request: &'a CueRequest,
+    pub origin: Option<&'a FileOrigin>,
 }
 
 /// The file that a PUT comes from.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct FileOrigin {
     /// Its namespace; empty if it has none.
     pub namespace: String,
@@ -262,6 +274,14 @@ impl FileOrigin {
     }
 }
 
+/// The cue that a PUT changes.
+#[derive(Debug)]
+pub struct FoundCue {
+    pub cue: Cue,
+    /// The PUT gives it another payload.
+    pub has_other_payload: bool,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PutAction {
     Created,
@@ -274,87 +294,85 @@ pub enum PutAction {
 pub struct PutResult {
     pub action: PutAction,
     pub cue: Cue,
-    /// The text of its payload.
-    pub payload: Option<String>,
     /// The names of the fields that differ from those before.
     pub changed: Vec<&'static str>,
     pub next_run_before: Option<Timestamp>,
+    /// Overdue runs that fired before the change.
+    pub fired: usize,
 }
 
-impl PutCue {
+impl PutCue<'_> {
     /// What a PUT would do. The limits of the plan are not checked: they are about all cues that are written.
     /// Refused as [`put`].
-    pub fn dry_run(self, read: &ReadTx<'_>, caller: &Caller, now: Timestamp) -> Result<PutResult> {
+    pub fn dry_run(&self, read: &ReadTx<'_>, caller: &Caller, now: Timestamp) -> Result<PutResult> {
         match self.find(read, caller.user_key)? {
-            Some((before, payload)) => self.applied_to(read, &before, payload, now),
-            None => {
-                let payload = self.request.payload.clone().flatten();
-                let cue = self.request.into_cue(CueId::NONE.to_owned(), caller.user_key, now)?;
-                Ok(PutResult::created(cue, payload))
-            }
+            Some(found) => self.applied_to(read, &found, now),
+            None => Ok(PutResult::created(self.new_cue(CueId::NONE, caller.user_key, now)?)),
         }
     }
 
-    /// What a PUT makes of the cue `before`, whose stored payload is `payload`.
+    /// The cue that a PUT creates, without its payload.
+    pub(super) fn new_cue(&self, id: &str, user_key: UserKey, now: Timestamp) -> Result<Cue> {
+        let CueRequest { fields, status, schedule, .. } = self.request;
+        let (fields, schedule) = (fields.clone(), schedule.clone());
+        let request = CueRequest { fields, status: *status, schedule, ..CueRequest::default() };
+        Ok(request.into_cue(id.to_owned(), user_key, now)?)
+    }
+
+    /// What a PUT makes of the cue that was found.
     /// Errors: `slug_taken`, if it would change a cue that is not its own.
-    fn applied_to(
-        &self,
-        read: &ReadTx<'_>,
-        before: &Cue,
-        payload: Option<String>,
-        now: Timestamp,
-    ) -> Result<PutResult> {
-        let mut cue = before.clone();
-        let mut changed = cue.apply(&self.request, now)?;
-        let wanted = self.request.payload.as_ref().and_then(Option::as_ref).map(|it| &it.body);
-        let payload_differs = wanted != payload.as_ref();
-        changed.extend(payload_differs.then_some(PAYLOAD));
-        let payload = if payload_differs { wanted.cloned() } else { payload };
+    fn applied_to(&self, read: &ReadTx<'_>, found: &FoundCue, now: Timestamp) -> Result<PutResult> {
+        let (before, mut cue) = (&found.cue, found.cue.clone());
+        let mut changed = cue.apply(self.request, now)?;
+        changed.extend(found.has_other_payload.then_some(PAYLOAD));
         if changed.is_empty() {
             cue = before.clone();
-        } else if let Some(origin) = &self.origin {
+        } else if let Some(origin) = self.origin {
             origin.check(read, before)?;
         }
         let action = if changed.is_empty() { PutAction::Unchanged } else { PutAction::Updated };
-        let next_run_before = before.next_run;
-        Ok(PutResult { action, cue, payload, changed, next_run_before })
+        Ok(PutResult { action, cue, changed, next_run_before: before.next_run, fired: 0 })
     }
 
-    fn find(&self, read: &ReadTx<'_>, user_key: UserKey) -> Result<Option<(Cue, Option<String>)>> {
-        let id = self
-            .request
-            .fields
-            .slug
-            .as_ref()
-            .map(|slug| cues::find_id_of_slug(read, user_key, slug))
-            .transpose()?;
-        id.flatten().map_or(Ok(None), |id| cues::find_with_payload(read, user_key, &id))
+    pub(super) fn payload(&self) -> Option<&Payload> {
+        self.request.payload.as_ref().and_then(Option::as_ref)
+    }
+
+    /// Finds the cue with the slug.
+    fn find(&self, read: &ReadTx<'_>, user_key: UserKey) -> Result<Option<FoundCue>> {
+        let Some(slug) = &self.request.fields.slug else { return Ok(None) };
+        let Some(id) = cues::find_id_of_slug(read, user_key, slug)? else { return Ok(None) };
+        let found = cues::find_with_payload(read, user_key, &id)?;
+        Ok(found.map(|(cue, stored)| {
+            let has_other_payload = self.payload().map(|it| &it.body) != stored.as_ref();
+            FoundCue { cue, has_other_payload }
+        }))
     }
 }
 
 impl PutResult {
-    fn created(cue: Cue, payload: Option<Payload>) -> Self {
-        let (action, payload) = (PutAction::Created, payload.map(|payload| payload.body));
-        Self { action, cue, payload, changed: Vec::new(), next_run_before: None }
+    fn created(cue: Cue) -> Self {
+        let (action, changed) = (PutAction::Created, Vec::new());
+        Self { action, cue, changed, next_run_before: None, fired: 0 }
     }
 }
 
 /// Writes nothing if the cue is already as described. Refused with `cue_limit_exceeded`, `storage_limit_exceeded`,
 /// `slug_taken`, `invalid_schedule`, and as a validation error if the transport is another one.
-pub fn put(app: &App, caller: &Caller, mut put: PutCue) -> Result<Pending<PutResult>> {
+pub fn put(
+    app: &App,
+    caller: &Caller,
+    wanted: Arc<(CueRequest, Option<FileOrigin>)>,
+) -> Result<Pending<PutResult>> {
     let (now, user_key) = (app.clock.now(), caller.user_key);
     let (plans, context) = (app.config.plans.clone(), ChangeContext::new(app, caller, now));
     let id = CueId::generate(now, random::fill)?.to_string();
     Ok(app.store.write_for(user_key, move |tx| {
-        users::check_storage_quota(tx, &plans, user_key, || match put.find(tx, user_key)? {
-            Some((before, payload)) => context.replace(tx, before, payload, put),
-            None => {
-                let source = put.origin.as_ref().map(|origin| origin.namespace.clone());
-                let payload = put.request.payload.take().flatten();
-                let cue = put.request.into_cue(id, user_key, now)?;
-                let cue = context.limits.insert(tx, cue, payload.as_ref(), now)?;
-                source.map_or(Ok(()), |source| cues::set_source(tx, cue.key, &source))?;
-                Ok(PutResult::created(cue, payload))
+        users::check_storage_quota(tx, &plans, user_key, || {
+            let put = PutCue { request: &wanted.0, origin: wanted.1.as_ref() };
+            match put.find(tx, user_key)? {
+                Some(found) => context.replace(tx, &found, put),
+                None => context.insert(tx, put.new_cue(&id, user_key, now)?, put),
             }
         })
     }))
@@ -367,6 +385,17 @@ pub fn delete(app: &App, caller: &Caller, id: String) -> Pending<()> {
         events::cue_deleted(tx, user_key, &id, now);
         if retention::delete_cue(tx, user_key, &id)? { Ok(()) } else { Err(not_found().into()) }
     })
+}
+
+/// Deletes one of many cues of a write. Its executions follow in the background. Errors: `cue_not_found`.
+pub(super) fn delete_later(
+    tx: &WriteTx<'_>,
+    user_key: UserKey,
+    id: &str,
+    now: Timestamp,
+) -> Result<()> {
+    events::cue_deleted(tx, user_key, id, now);
+    if retention::delete_cue_later(tx, user_key, id)? { Ok(()) } else { Err(not_found().into()) }
 }
 
 /// Finds the user's cue. Errors: `cue_not_found`.

@@ -255,7 +255,7 @@ pub fn record_outcome(
         let message = "An outcome has already been reported";
         return Err(Refusal::new(ErrorCode::OutcomeAlreadyReported, message).into());
     }
-    if let Some(refusal) = users::storage_refusal(tx, firer.plans(), user_key, before)? {
+    if let Some(refusal) = users::storage_refusal(tx, firer.plans(), user_key, before, 0)? {
         match by {
             ReportedBy::Request => return Err(refusal.into()),
             ReportedBy::Response => {

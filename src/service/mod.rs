@@ -2,6 +2,7 @@
 //! [`WriteTx::on_commit`](crate::store::WriteTx::on_commit).
 
 pub mod accounts;
+pub mod apply;
 pub mod billing;
 pub mod bulk;
 pub mod channels;

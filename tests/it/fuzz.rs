@@ -256,7 +256,7 @@ fn schedules_in_words() {
                 assert!(!error.to_string().is_empty());
                 false
             }
-            Ok(Understood { schedule, local }) => {
+            Ok(Understood { schedule, local, .. }) => {
                 // The API takes what was understood.
                 match &schedule.rule {
                     ScheduleRule::Recurring(cron) => assert!(CronExpr::parse(cron.text()).is_ok()),

@@ -4,11 +4,13 @@
 use serde_json::Value;
 
 use crate::api::cue_names::{field_paths, flag_of, parts_of};
+use crate::api::refusal::place_of;
 use crate::cli::error::CliError;
 use crate::cli::nearest::{nearest, question};
 use crate::cli::output::table::whole_span;
 use crate::client::credentials::Target;
 use crate::client::request::RefusedRequest;
+use crate::domain::api_error::ErrorCode;
 
 /// Phrases of the API, which has them from its first clients, and their meaning for a person. A run is an execution in
 /// the API alone.
@@ -37,6 +39,9 @@ const PHRASES: [(&str, &str); 20] = [
     ("execution ", "run "),
     ("Execution ", "Run "),
 ];
+
+/// The kind of problem of a field that is unknown.
+const EXTRA: &str = "extra_forbidden";
 
 const UNKNOWN: &str = "Extra inputs are not permitted";
 
@@ -70,36 +75,37 @@ impl Fault {
     }
 
     fn of_detail(detail: &Value) -> Self {
-        let is_unknown = detail["type"] == "extra_forbidden";
+        let is_unknown = detail["type"] == EXTRA;
         let kind = if is_unknown { Kind::Unknown } else { Kind::Other };
         let place = detail["loc"].as_array().into_iter().flatten().skip(1).cloned().collect();
         let message = detail["msg"].as_str().unwrap_or_default().to_owned();
         Self { place, message, kind }
     }
 
-    /// A refusal without `detail` begins with the path of its field, or has it beside its message.
+    /// An error of `POST /v1/apply`. The first parts of its place are those of the object that it is about.
+    pub fn of_apply(error: &Value, around: usize) -> Self {
+        let code = error["code"].as_str().unwrap_or_default();
+        let place: Vec<Value> =
+            error["loc"].as_array().into_iter().flatten().skip(around).cloned().collect();
+        let message = error["msg"].as_str().unwrap_or_default().to_owned();
+        let mut fault = Self { place, message, kind: Kind::Other };
+        let says_it = matches!(fault.path().as_str(), "schedule" | "schedule.cron" | "payload");
+        fault.kind = match ErrorCode::parse(code) {
+            _ if code == EXTRA => Kind::Unknown,
+            Some(_) if says_it => Kind::Whole,
+            _ if fault.place.is_empty() => Kind::Whole,
+            _ => Kind::Other,
+        };
+        fault
+    }
+
     fn of_message(error: &Value, message: &str) -> Self {
         let code = error["code"].as_str().unwrap_or_default();
-        let of = |path: &str, message: &str, kind| Self {
+        let (path, message, is_whole) = place_of(code, error["field"].as_str(), message);
+        Self {
             place: path.split('.').filter(|part| !part.is_empty()).map(Value::from).collect(),
             message: message.to_owned(),
-            kind,
-        };
-        match (code, error["field"].as_str()) {
-            (_, Some(field @ ("type" | "timezone" | "at" | "every" | "end" | "send_at"))) => {
-                let message = message.strip_prefix(&format!("{field}: ")).unwrap_or(message);
-                let around = if field == "send_at" { "" } else { "schedule." };
-                of(&format!("{around}{field}"), message, Kind::Other)
-            }
-            // A field of the expression.
-            (_, Some(_)) => of("schedule.cron", message, Kind::Whole),
-            ("invalid_schedule", None) => of("schedule", message, Kind::Whole),
-            ("invalid_payload_size", None) => of("payload", message, Kind::Whole),
-            ("invalid_callback" | "invalid_callback_url", None) => match message.split_once(": ") {
-                Some((path, message)) => of(path, message, Kind::Other),
-                None => of("", message, Kind::Whole),
-            },
-            _ => of("", message, Kind::Whole),
+            kind: if is_whole { Kind::Whole } else { Kind::Other },
         }
     }
 

@@ -1,5 +1,7 @@
 //! `/v1/cues`, and the preview of a schedule. `cue_list` has the list.
 
+use std::sync::Arc;
+
 use hyper::StatusCode;
 use jiff::Timestamp;
 use jiff::civil::DateTime;
@@ -136,12 +138,18 @@ pub async fn put(mut request: Request) -> Result<Response> {
     query.finish()?;
     let slug = Slug::parse(&text)
         .ok_or_else(|| Refusal::invalid_value(["path", "slug"], SLUG_RULE, text))?;
-    let wanted = put_cue(request.fields()?, slug, &request.app.config.callbacks)?;
-    reserve_cue(&mut request, new_payload_bytes(&wanted))?;
-    let (put, now) = (PutCue { request: wanted, origin }, request.now);
+    let put = put_cue(request.fields()?, slug, &request.app.config.callbacks);
+    let put = put.map_err(|refusals| refusals.into_iter().next().unwrap_or_else(not_found))?;
+    reserve_cue(&mut request, new_payload_bytes(&put))?;
+    let (put, now) = (Arc::new((put, origin)), request.now);
+    let wanted = Arc::clone(&put);
+    let dry_run = move |read: &ReadTx<'_>| {
+        let put = PutCue { request: &wanted.0, origin: wanted.1.as_ref() };
+        put.dry_run(read, &caller, now)
+    };
     let result = match is_dry_run {
-        true => request.app.store.read(move |read| put.dry_run(read, &caller, now)).await?,
-        false => service::cues::put(&request.app, &caller, put)?.await?,
+        true => request.app.store.read(dry_run).await?,
+        false => service::cues::put(&request.app, &request.caller()?, Arc::clone(&put))?.await?,
     };
     let (status, action) = match result.action {
         PutAction::Created if is_dry_run => (StatusCode::OK, "created"),
@@ -149,9 +157,11 @@ pub async fn put(mut request: Request) -> Result<Response> {
         PutAction::Updated => (StatusCode::OK, "updated"),
         PutAction::Unchanged => (StatusCode::OK, "unchanged"),
     };
-    let put = PutView { action, changed: &result.changed, next_run_before: result.next_run_before };
-    let body = to_json(&CueView::new(&result.cue, None).with_put(put))?;
-    Ok(Response::json(status, with_payload(body, result.payload)))
+    let view =
+        PutView { action, changed: &result.changed, next_run_before: result.next_run_before };
+    let body = to_json(&CueView::new(&result.cue, None).with_put(view))?;
+    let payload = Arc::unwrap_or_clone(put).0.payload.flatten().map(|payload| payload.body);
+    Ok(Response::json(status, with_payload(body, payload)))
 }
 
 pub async fn delete(request: Request) -> Result<Response> {

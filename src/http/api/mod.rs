@@ -3,6 +3,7 @@
 pub mod account;
 pub mod admin;
 pub mod alerts;
+pub mod apply;
 pub mod attempts;
 pub mod billing;
 pub mod bulk;

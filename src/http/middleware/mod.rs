@@ -22,6 +22,7 @@ use jiff::Timestamp;
 use jiff::fmt::rfc2822::DateTimePrinter;
 use tokio::sync::watch;
 
+use crate::api::apply::MORE_CUES;
 use crate::app::App;
 use crate::domain::account::plan::limit_or_max;
 use crate::domain::account::rate_limit::{
@@ -316,7 +317,16 @@ async fn read_body(
     let deadline = guard.began() + server.app.config.http.request_time;
     let body = timeout_at(deadline, BufferedBody::read(body, route.body_limit, reservation)).await;
     let late = "The body of the request did not arrive in time; send the request again";
-    body.map_err(|_| Error::refused(ErrorCode::RequestTimeout, late))?
+    let body = body.map_err(|_| Error::refused(ErrorCode::RequestTimeout, late))?;
+    body.map_err(|error| match error {
+        Error::Refused(mut refusal)
+            if refusal.code == ErrorCode::PayloadTooLarge && route.path == "/v1/apply" =>
+        {
+            refusal.message = format!("{}{MORE_CUES}", refusal.message).into();
+            refusal.into()
+        }
+        error => error,
+    })
 }
 
 /// Reads a large body as JSON on another thread. One is read at a time, and callers take turns. `None` for a body that is not

@@ -369,7 +369,8 @@ pub fn check_storage_quota<T>(
 ) -> Result<T> {
     let (before, ..) = stored_bytes(tx, user_key)?;
     let written = write()?;
-    storage_refusal(tx, plans, user_key, before)?.map_or(Ok(written), |refusal| Err(refusal.into()))
+    let refusal = storage_refusal(tx, plans, user_key, before, 0)?;
+    refusal.map_or(Ok(written), |refusal| Err(refusal.into()))
 }
 
 /// The way to lift a limit of the user's plan. An operator buys nothing, and the only account of a server is that of its
@@ -381,14 +382,17 @@ pub fn limit_remedy(read: &ReadTx<'_>, user_key: UserKey) -> Result<&'static str
     Ok(if is_own_server { "start this server with --limits off" } else { "upgrade" })
 }
 
-/// The refusal of a write after which the user stores more than the bytes `before` it and more than the plan allows.
+/// The refusal of a write after which the user stores more than the bytes `before` it and more than the plan allows. Of
+/// what is stored `freed` bytes do not count: they are deleted soon.
 pub fn storage_refusal(
     tx: &WriteTx<'_>,
     plans: &Plans,
     user_key: UserKey,
     before: i64,
+    freed: i64,
 ) -> Result<Option<Refusal>> {
     let (after, plan, is_confirmed) = stored_bytes(tx, user_key)?;
+    let after = after - freed;
     let limit = plans.storage_bounds(&plan, is_confirmed).bytes;
     let refusal = |message| Ok(Some(Refusal::new(ErrorCode::StorageLimitExceeded, message)));
     if after <= before {

@@ -11,7 +11,7 @@ use std::sync::LazyLock;
 
 use jiff::Timestamp;
 
-use crate::domain::cue::slug::Slug;
+use crate::domain::cue::slug::{Slug, SlugFilter};
 use crate::domain::cue::tags::Tags;
 use crate::domain::cue::{
     Cue, CueFields, CueStatus, OnFailure, Payload, ScheduleSpec, StoredSchedule,
@@ -41,6 +41,10 @@ row!(columns, "", Cue {
 });
 
 const COLUMNS: &str = columns!();
+
+const LIST_NAMESPACE: &str = "SELECT id, slug, next_run,
+         coalesce((SELECT octet_length(body) FROM payloads WHERE payloads.key = payload_key), 0)
+    FROM cues WHERE user_key = ?1 AND slug >= ?2 AND slug < ?3 ORDER BY slug LIMIT ?4 + 0";
 
 /// The columns that a change to a cue may alter, except the payload.
 macro_rules! changed_columns {
@@ -109,6 +113,33 @@ pub fn find_id_of_slug(
     slug: &Slug,
 ) -> Result<Option<String>> {
     read.find("SELECT id FROM cues WHERE user_key = ?1 AND slug = ?2", (user_key, slug))
+}
+
+pub fn find_by_slug(read: &ReadTx<'_>, user_key: UserKey, slug: &Slug) -> Result<Option<Cue>> {
+    read.find(select!(columns, "FROM cues WHERE user_key = ?1 AND slug = ?2"), (user_key, slug))
+}
+
+/// A cue as the list of its namespace has it.
+#[derive(Debug)]
+pub struct NamedCue {
+    pub id: String,
+    pub slug: String,
+    pub next_run: Option<Timestamp>,
+    pub payload_bytes: i64,
+}
+
+/// The first of the user's cues in a namespace, in the order of their slugs.
+pub fn list_namespace(
+    read: &ReadTx<'_>,
+    user_key: UserKey,
+    namespace: &str,
+    limit: usize,
+) -> Result<Vec<NamedCue>> {
+    let bounds = SlugFilter::Namespace(namespace.to_owned()).bounds();
+    let rows: Vec<(String, String, Option<Timestamp>, i64)> =
+        read.all(LIST_NAMESPACE, (user_key, bounds, row_count(limit)))?;
+    let cue = |(id, slug, next_run, payload_bytes)| NamedCue { id, slug, next_run, payload_bytes };
+    Ok(rows.into_iter().map(cue).collect())
 }
 
 /// The namespace of the file that a cue comes from; empty for a file without one, `None` if it comes from no file.
@@ -391,6 +422,7 @@ pub(in crate::store) fn find_shared_payload(
 
 #[cfg(test)]
 crate::store::test_support::plan_test! { cues_above_the_limit_and_payloads_in_use_are_found_by_index:
+    LIST_NAMESPACE => "SEARCH cues USING INDEX cues_by_slug (user_key=? AND slug>? AND slug<?)",
     ABOVE_LIMIT => "SEARCH cues USING INDEX cues_by_user_and_status (user_key=? AND status=?)",
     OLDEST_FIRST => "SEARCH executions USING INDEX executions_by_cue (cue_key=?)",
     NEWEST_FIRST => "SEARCH executions USING INDEX executions_by_cue (cue_key=?)",

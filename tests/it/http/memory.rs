@@ -186,6 +186,28 @@ fn large_deliveries_to_receivers_that_never_answer_take_bounded_memory() {
 }
 
 #[test]
+fn an_apply_of_large_payloads_costs_a_few_times_its_size() {
+    let (server, user) = Server::with_user(DEV_UNLIMITED);
+    let cue =
+        r#""name":"n","schedule":{"type":"recurring","cron":"0 0 1 1 *"},"transport":"worker""#;
+    let body = |payload: &str, is_dry_run: bool| {
+        let cues: Vec<String> =
+            (0..20).map(|it| format!("\"c{it}\":{{{cue},\"payload\":{payload}}}")).collect();
+        format!("{{\"dry_run\":{is_dry_run},\"cues\":{{{}}}}}", cues.join(","))
+    };
+    let send = |body: &str| user.call("POST", "/v1/apply", &[], body.as_bytes()).unwrap();
+    send(&body("{\"z\":1}", false)).expect(200);
+    let value = small_objects(980);
+    let entries: Vec<String> = (0..99).map(|it| format!("\"{it}\":{value}")).collect();
+    let large = body(&format!("{{{}}}", entries.join(",")), true);
+    assert!(large.len() > 1_900_000 && large.len() < 2_097_152, "{}", large.len());
+    let mut answer = Value::Null;
+    let added = added_mb(&server, || answer = send(&large).expect(200));
+    assert_eq!(answer.list("changes").len(), 20);
+    assert!(added <= 17, "{added} MB");
+}
+
+#[test]
 fn memory_goes_back_to_the_system_after_large_requests() {
     let (server, user) = Server::with_user(DEV_UNLIMITED);
     let before = resident_mb(server.pid());

@@ -2,6 +2,8 @@
 
 mod accounts;
 mod admin;
+mod apply;
+mod apply_bounds;
 mod attempts;
 mod bad_input;
 mod billing;

@@ -56,11 +56,13 @@ pub struct Understood {
     pub schedule: Schedule,
     /// The local time of a single run, if it was given as one, in a form that [`Schedule::skipped_note`] reads.
     pub local: Option<String>,
+    /// At another instant the text means another schedule, as `tomorrow 9:00` does.
+    pub is_relative: bool,
 }
 
 impl From<Schedule> for Understood {
     fn from(schedule: Schedule) -> Self {
-        Self { schedule, local: None }
+        Self { schedule, local: None, is_relative: false }
     }
 }
 
@@ -215,7 +217,8 @@ fn later(
         || refused("that is no time to wait, or too far away; write it as 90s, 10m, 2 hours or 1d");
     let ahead = ahead.ok_or_else(too_far)?;
     let at = now.checked_add(ahead).ok().and_then(|at| Timestamp::from_second(at.as_second()).ok());
-    Ok(once(Some(at.ok_or_else(too_far)?), zone, span)?.into())
+    let schedule = once(Some(at.ok_or_else(too_far)?), zone, span)?;
+    Ok(Understood { is_relative: true, ..schedule.into() })
 }
 
 /// A single run at a local time: of the given day, or at the next one of this weekday or time of day.
@@ -253,7 +256,8 @@ fn single(
     };
     let at = found.and_then(|reading| zone.earliest_instant(reading));
     let schedule = once(at, zone, parser.whole())?;
-    Ok(Understood { local: found.map(|reading| reading.to_string()), ..schedule.into() })
+    let local = found.map(|reading| reading.to_string());
+    Ok(Understood { schedule, local, is_relative: !matches!(day, Some(Days::Date(_))) })
 }
 
 /// A cron expression.

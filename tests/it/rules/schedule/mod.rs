@@ -202,6 +202,22 @@ fn every_row_of_the_table_of_words_holds() {
     assert!(rows.len() > 70 && wrong.is_empty(), "{wrong:#?}");
 }
 
+/// Later than any word of a schedule reaches, and no multiple of a week.
+const MUCH_LATER: &str = "2028-01-01T12:00:00Z";
+
+#[test]
+fn a_text_is_relative_if_it_means_another_schedule_later() {
+    let rows = rows(include_str!("../../../data/schedule-words.tsv"));
+    let read = |text: &str, now: &str| understand(text, &zone("Europe/Berlin"), at(now)).unwrap();
+    let mut relative = 0;
+    for [text, _, _] in &rows {
+        let (now, later) = (read(text, NOW), read(text, MUCH_LATER));
+        assert_eq!(now.is_relative, now.schedule != later.schedule, "{text}");
+        relative += usize::from(now.is_relative);
+    }
+    assert!(relative > 10 && relative < rows.len() / 2, "{relative}");
+}
+
 #[test]
 fn a_text_that_is_no_schedule_is_marked_where_it_goes_wrong() {
     let rows = rows(include_str!("../../../data/schedule-words-errors.tsv"));

@@ -1,19 +1,14 @@
-//! The channels of a file: read, compared with those of the account by their names, and written. A secret cannot be
-//! compared, because the server masks it.
-
-use std::collections::BTreeSet;
+//! The channels of a file, and of an account for a file.
 
 use serde_json::{Map, Value, json};
 
-use crate::api::channel::new_channel;
 use crate::cli::client::commands::apply::environment::escaped;
 use crate::cli::client::commands::apply::faults::{At, Faults, without_value};
-use crate::cli::client::commands::apply::refusal::{all_addresses, check_values};
 use crate::cli::input::placed::{Entry, Place, Placed};
 use crate::cli::nearest::did_you_mean;
 use crate::cli::output::table::text_of;
 use crate::domain::channel::services::{Setting, SettingKind, service};
-use crate::domain::channel::{ChannelEvents, ChannelType, REMIND_AFTER, Repeat, parse_minute};
+use crate::domain::channel::{ChannelEvents, ChannelType, REMIND_AFTER, Repeat};
 
 /// The fields of every channel beside the settings of its type.
 const COMMON: [&str; 6] = ["type", "events", "tags", "quiet", "repeat", "remind_after_seconds"];
@@ -29,18 +24,9 @@ fn defaults() -> [(&'static str, Value); 5] {
     ]
 }
 
-#[derive(Debug)]
-pub struct WantedChannel {
-    pub name: String,
-    pub at: At,
-    pub channel_type: ChannelType,
-    /// All of its fields; one that the file leaves out has its default.
-    pub body: Placed,
-}
-
-/// Reads a channel. `entry` has its name and its fields.
-pub fn read(entry: &Entry, at: &At, faults: &mut Faults) -> Option<WantedChannel> {
-    let (name, found) = (&entry.key, faults.count());
+/// Reads a channel as the API takes it. `entry` has its name and its fields.
+pub fn read(entry: &Entry, at: &At, faults: &mut Faults) -> Option<Placed> {
+    let name = &entry.key;
     let mut fault = |place: Place, reason: String| faults.add(at.in_file(place), reason);
     if !entry.value.is_object() {
         fault(
@@ -85,38 +71,15 @@ pub fn read(entry: &Entry, at: &At, faults: &mut Faults) -> Option<WantedChannel
             );
         }
     }
-    let body = completed(entry, settings);
-    if faults.count() == found {
-        // No other one is written before. Only the server knows which addresses it may reach.
-        check_values((&body, at), &BTreeSet::new(), faults, |fields| {
-            new_channel(fields, &all_addresses())
-        });
-    }
-    Some(WantedChannel { name: name.clone(), at: at.in_file(entry.place), channel_type, body })
+    Some(Placed { place: entry.place, ..entry.value.clone() })
 }
 
-/// The fields with the defaults of those that are left out.
-fn completed(entry: &Entry, settings: &[Setting]) -> Placed {
-    let mut body = entry.value.clone();
-    body.place = entry.place;
-    let settings = settings.iter().filter(|setting| !setting.is_required);
-    let optional = settings.map(|setting| (setting.name, Value::Null));
-    let name = [("name", entry.key.as_str().into())];
-    for (name, value) in optional.chain(name).chain(defaults()) {
-        if body.get(name).is_none() {
-            let value = Placed::of_value(entry.place, value);
-            body.insert(Entry { key: name.to_owned(), place: entry.place, value });
-        }
-    }
-    body
-}
-
-pub fn is_secret(setting: &Setting) -> bool {
+fn is_secret(setting: &Setting) -> bool {
     matches!(setting.kind, SettingKind::Secret | SettingKind::SecretUrl)
 }
 
 /// The variable that has a secret in an exported file: `NTFY_BACKUPS_TOKEN`.
-pub fn variable_of(channel: &str, setting: &str) -> String {
+fn variable_of(channel: &str, setting: &str) -> String {
     let upper =
         |char: char| if char.is_ascii_alphanumeric() { char.to_ascii_uppercase() } else { '_' };
     let name: String = format!("{channel}_{setting}").chars().map(upper).collect();
@@ -125,48 +88,6 @@ pub fn variable_of(channel: &str, setting: &str) -> String {
         format!("CHANNEL_{name}")
     } else {
         name
-    }
-}
-
-impl WantedChannel {
-    /// The names of the fields that differ from the channel as the server shows it. Of a secret only whether there is
-    /// one is known.
-    pub fn differences(&self, stored: &Value) -> Vec<String> {
-        let wanted = self.body.to_value();
-        let is_same = |name: &str| {
-            let (old, new) = (&stored[name], &wanted[name]);
-            match self.setting(name) {
-                Some(setting) if is_secret(setting) => old.is_null() == new.is_null(),
-                // The id of a chat may be a number.
-                Some(_) => text_of(stored, name) == text_of(&wanted, name),
-                None if name == "quiet" => quiet(old) == quiet(new),
-                None => old == new,
-            }
-        };
-        let names = self.body.entries().iter().map(|field| field.key.clone());
-        names.filter(|name| !is_same(name)).collect()
-    }
-
-    /// The setting of this name; `None` for a field that every channel has.
-    pub fn setting(&self, field: &str) -> Option<&'static Setting> {
-        service(self.channel_type).settings.iter().find(|setting| setting.name == field)
-    }
-
-    /// Whether the value of a field must not be shown.
-    pub fn hides(&self, field: &str) -> bool {
-        self.setting(field).is_some_and(is_secret)
-            || self.body.get(field).is_some_and(Placed::is_of_environment)
-    }
-}
-
-/// Quiet hours in one form, if they are valid.
-fn quiet(value: &Value) -> Value {
-    let minute = |name: &str| value[name].as_str().and_then(parse_minute);
-    match (minute("from"), minute("to")) {
-        (Some(from), Some(to)) => {
-            json!([from.to_string(), to.to_string(), value["timezone"].as_str().unwrap_or("UTC")])
-        }
-        _ => value.clone(),
     }
 }
 

@@ -3,13 +3,11 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use crate::api::apply::HIDDEN;
 use crate::cli::error::{CliError, usage};
 use crate::cli::input::placed::{Place, Placed};
 use crate::cli::output::count;
 use crate::cli::printable::printable;
-
-/// What stands for a value that must not be shown.
-pub const HIDDEN: &str = "***";
 
 /// A place in one of the files: `cues.yaml:7:15`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

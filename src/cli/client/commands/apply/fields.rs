@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::api::cue_names::{FIELDS, parts_of, unfit_fields};
@@ -12,8 +12,8 @@ use crate::cli::input::placed::{Entry, Node, Place, Placed};
 use crate::cli::nearest::did_you_mean;
 use crate::cli::output::table::parse_seconds;
 use crate::domain::cue_fields::Transport;
-use crate::domain::schedule::words::understand;
-use crate::domain::schedule::{Schedule, Zone};
+use crate::domain::schedule::Zone;
+use crate::domain::schedule::words::{Understood, understand};
 
 /// Short forms that only have another place than the field of the API.
 pub const SHORT: [(&str, &str); 9] = [
@@ -40,9 +40,6 @@ const ALTERNATIVES: [(&str, &[&str]); 2] = [
     ("schedule", &["type", "cron", "every", "at", TEXT]),
     ("retry", &["backoff_minutes", "backoff_seconds"]),
 ];
-
-/// Later than any word of a schedule reaches, and no multiple of a week.
-const MUCH_LATER: SignedDuration = SignedDuration::from_hours(24 * 401);
 
 /// Reads the fields of one file.
 pub struct FieldReader<'a> {
@@ -246,10 +243,9 @@ impl FieldReader<'_> {
         let text = text.as_str().unwrap_or_default();
         // An example of a schedule whose meaning stays.
         let stays = |reason: String| reason.replace("tomorrow 9:00", "2030-01-31T09:00:00");
-        let read = |now| understand(text, zone, now).map_err(|error| stays(error.to_string()));
-        let schedule = read(self.now)?.schedule;
-        let later = self.now.checked_add(MUCH_LATER).ok().and_then(|later| read(later).ok());
-        if !later.is_some_and(|later| is_same(&later.schedule, &schedule)) {
+        let Understood { schedule, is_relative, .. } =
+            understand(text, zone, self.now).map_err(|error| stays(error.to_string()))?;
+        if is_relative {
             return Err(format!(
                 "{text:?} means another time with every apply; write an instant such as 2030-01-31T09:00:00"
             ));
@@ -259,10 +255,6 @@ impl FieldReader<'_> {
         let found = found.unwrap_or("cron");
         Ok((found.to_owned(), fields[found].clone()))
     }
-}
-
-fn is_same(one: &Schedule, other: &Schedule) -> bool {
-    schedule_fields(one) == schedule_fields(other)
 }
 
 /// Whether the object, if it is there, is one and has no part of another name.

@@ -6,14 +6,13 @@ use std::sync::Arc;
 use std::{fs, io};
 
 use jiff::Timestamp;
+use serde::Deserialize;
 
-use crate::api::cue::put_cue;
-use crate::api::fields::JsonFields;
-use crate::cli::client::commands::apply::channels::{self, WantedChannel};
+use crate::api::apply::HIDDEN;
+use crate::cli::client::commands::apply::channels;
 use crate::cli::client::commands::apply::environment::{expand, has_unset_variable};
-use crate::cli::client::commands::apply::faults::{At, Faults, HIDDEN};
+use crate::cli::client::commands::apply::faults::{At, Faults};
 use crate::cli::client::commands::apply::fields::FieldReader;
-use crate::cli::client::commands::apply::refusal::{all_addresses, check_values};
 use crate::cli::error::{CliError, usage};
 use crate::cli::input;
 use crate::cli::input::placed::{Entry, Place, Placed};
@@ -30,9 +29,10 @@ const SECTIONS: [&str; 4] = ["namespace", "defaults", "cues", "channels"];
 /// What the files want.
 #[derive(Debug, Default)]
 pub struct Wanted {
-    pub cues: Vec<WantedCue>,
-    pub channels: Vec<WantedChannel>,
+    pub objects: Vec<Object>,
     pub namespaces: Vec<Namespace>,
+    /// Where the first file begins.
+    pub start: Option<At>,
     /// Where the files have short forms of fields.
     pub short: BTreeSet<At>,
     /// The first file without a namespace, whose cues nothing can be pruned around.
@@ -48,7 +48,7 @@ pub struct Namespace {
 }
 
 impl Namespace {
-    pub fn slug(&self, key: &str) -> String {
+    fn slug(&self, key: &str) -> String {
         if self.name.is_empty() { key.to_owned() } else { format!("{}/{key}", self.name) }
     }
 
@@ -58,23 +58,38 @@ impl Namespace {
     }
 }
 
+/// In the order in which they are written and shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    Channel,
+    Cue,
+}
+
+impl Kind {
+    pub fn word(self) -> &'static str {
+        if self == Self::Cue { "cue" } else { "channel" }
+    }
+}
+
+/// A cue or a channel of a file.
 #[derive(Debug)]
-pub struct WantedCue {
+pub struct Object {
+    pub kind: Kind,
+    /// Of a cue.
     pub namespace: Namespace,
-    pub slug: String,
-    /// As it may be printed.
-    pub shown: String,
+    /// The name of a channel; of a cue the name in the namespace, or the whole slug.
+    pub key: String,
     /// Of its key.
     pub at: At,
     /// As the API takes it.
     pub body: Placed,
     /// No fault was found in it so far.
-    is_valid: bool,
+    pub is_valid: bool,
 }
 
 /// Reads the files, `-` from standard input, of a folder those in it. No request is made.
-/// Errors: all faults of all files.
-pub fn read(paths: &[&str], now: Timestamp, keeps_going: bool) -> Result<Wanted, CliError> {
+pub fn read(paths: &[&str], now: Timestamp) -> Result<(Wanted, Faults), CliError> {
     if paths.iter().filter(|path| **path == "-").count() > 1 {
         return Err(usage("-f -: standard input can be read once; name it once"));
     }
@@ -93,19 +108,13 @@ pub fn read(paths: &[&str], now: Timestamp, keeps_going: bool) -> Result<Wanted,
     for (number, (path, text)) in files.iter().zip(&texts).enumerate() {
         let file = if path == "-" { "stdin" } else { path };
         let at = At { number, file: Arc::from(file), place: Place::START };
+        wanted.start.get_or_insert_with(|| at.clone());
         let fields = FieldReader { at, now, faults: &mut faults, short: &mut short };
         FileReader { fields, wanted: &mut wanted }.read(text);
     }
     wanted.short = short;
     check_unique(&wanted, &mut faults);
-    // What the server would find in a cue alone is found here if nothing is sent otherwise.
-    let is_checked = !keeps_going || faults.count() > 0;
-    for cue in wanted.cues.iter().filter(|cue| is_checked && cue.is_valid) {
-        let Some(slug) = Slug::parse(&cue.slug) else { continue };
-        let read = |fields: JsonFields<'_>| put_cue(fields, slug, &all_addresses());
-        check_values((&cue.body, &cue.at), &wanted.short, &mut faults, read);
-    }
-    faults.check().map(|()| wanted)
+    Ok((wanted, faults))
 }
 
 /// The file with this path, or those of a folder in the order of their names.
@@ -132,17 +141,15 @@ fn files_of(path: &str) -> Result<Vec<String>, CliError> {
 
 /// The same cue or the same channel in two files, or twice by the namespaces of two files.
 fn check_unique(wanted: &Wanted, faults: &mut Faults) {
-    let cues = wanted.cues.iter().map(|cue| ("cue", &cue.slug, &cue.shown, &cue.at));
-    let channels = wanted.channels.iter().map(|it| ("channel", &it.name, &it.name, &it.at));
-    let mut seen: BTreeMap<(&str, &String), &At> = BTreeMap::new();
-    for (kind, name, shown, at) in cues.chain(channels) {
-        if let Some(first) = seen.get(&(kind, name)) {
-            faults.add(
-                at.clone(),
-                format!("the {kind} {shown} is also at {first}; remove one of the two"),
-            );
+    let mut seen: BTreeMap<(Kind, String), &At> = BTreeMap::new();
+    for Object { kind, namespace, key, at, .. } in &wanted.objects {
+        let name = (*kind, namespace.slug(key));
+        if let Some(first) = seen.get(&name) {
+            let (kind, shown) = (kind.word(), namespace.shown(key));
+            let reason = format!("the {kind} {shown} is also at {first}; remove one of the two");
+            faults.add(at.clone(), reason);
         } else {
-            seen.insert((kind, name), at);
+            seen.insert(name, at);
         }
     }
 }
@@ -175,17 +182,28 @@ impl FileReader<'_> {
             }
         }
         let namespace = self.namespace(&document);
+        match self.wanted.namespaces.iter_mut().find(|known| known.name == namespace.name) {
+            // In another file it may be no variable.
+            Some(known) => known.is_hidden |= namespace.is_hidden,
+            None => self.wanted.namespaces.push(namespace.clone()),
+        }
         let defaults = self.defaults(&document);
         for cue in self.section(&document, "cues") {
             self.cue(&cue, &namespace, &defaults);
         }
         for channel in self.section(&document, "channels") {
-            self.wanted.channels.extend(channels::read(
-                &channel,
-                &self.fields.at,
-                self.fields.faults,
-            ));
+            let found = self.fields.faults.count();
+            if let Some(body) = channels::read(&channel, &self.fields.at, self.fields.faults) {
+                self.add(Kind::Channel, &channel, Namespace::default(), body, found);
+            }
         }
+    }
+
+    /// Adds an object. `found` is the number of faults before it was read.
+    fn add(&mut self, kind: Kind, entry: &Entry, namespace: Namespace, body: Placed, found: usize) {
+        let is_valid = self.fields.faults.count() == found && !has_unset_variable(&body);
+        let (key, at) = (entry.key.clone(), self.fields.at.in_file(entry.place));
+        self.wanted.objects.push(Object { kind, namespace, key, at, body, is_valid });
     }
 
     fn namespace(&mut self, document: &Placed) -> Namespace {
@@ -197,11 +215,7 @@ impl FileReader<'_> {
             self.fault(given.place, format!("namespace: {NAMESPACE_RULE}"));
             return Namespace::default();
         };
-        let namespace = Namespace { name: name.to_owned(), is_hidden: given.has_variable };
-        if !self.wanted.namespaces.iter().any(|known| known.name == name) {
-            self.wanted.namespaces.push(namespace.clone());
-        }
-        namespace
+        Namespace { name: name.to_owned(), is_hidden: given.has_variable }
     }
 
     fn defaults(&mut self, document: &Placed) -> Placed {
@@ -245,13 +259,6 @@ impl FileReader<'_> {
         }
         let found = self.fields.faults.count();
         let body = self.fields.body(entry, defaults);
-        self.wanted.cues.push(WantedCue {
-            namespace: namespace.clone(),
-            slug: namespace.slug(key),
-            shown: namespace.shown(key),
-            at: self.fields.at.in_file(entry.place),
-            is_valid: self.fields.faults.count() == found && !has_unset_variable(&body),
-            body,
-        });
+        self.add(Kind::Cue, entry, namespace.clone(), body, found);
     }
 }

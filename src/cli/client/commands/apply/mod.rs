@@ -6,28 +6,23 @@ pub mod export;
 mod faults;
 mod fields;
 mod file;
-mod limits;
 mod parallel;
 mod plan;
 mod refusal;
 mod show;
 
 use clap::{Arg, ArgAction};
-use serde_json::Value;
 
 use crate::cli::client::command::{Call, Entry, Part, Work, entry, flag, own, switch};
 use crate::cli::client::commands::apply::export::{arguments, export};
-use crate::cli::client::commands::apply::file::{Wanted, WantedCue};
-use crate::cli::client::commands::apply::limits::room;
-use crate::cli::client::commands::apply::parallel::each;
-use crate::cli::client::commands::apply::plan::{Action, Change, Plan, change_of, compare, put};
-use crate::cli::client::commands::apply::refusal::{Refusals, is_of_one};
+use crate::cli::client::commands::apply::file::Wanted;
+use crate::cli::client::commands::apply::plan::{Action, Batch, Change, batches, count};
+use crate::cli::client::commands::apply::refusal::{Refusals, check_batch, has_errors};
 use crate::cli::client::commands::apply::show::{print_changes, print_plan};
 use crate::cli::client::context::Context;
 use crate::cli::error::{CliError, usage};
-use crate::cli::output::table::text_of;
-use crate::cli::output::{count, print_line};
-use crate::client::request::{ApiRequest, ClientError, segment};
+use crate::cli::output::{self, print_line};
+use crate::client::request::ClientError;
 
 const APPLY: &str = "\
 Create and change cues as files say
@@ -73,10 +68,18 @@ fn files() -> impl Iterator<Item = (Arg, Part)> {
 }
 
 /// The files of the command, and whether cues that they do not have are deleted.
+/// Errors: all faults of all files.
 fn read(call: &Call<'_>) -> Result<(Wanted, bool), CliError> {
-    let context = call.context;
-    let now = context.client.clock().now();
-    let wanted = file::read(&call.texts("file"), now, call.is_set("keep-going"))?;
+    let now = call.context.client.clock().now();
+    let (wanted, mut faults) = file::read(&call.texts("file"), now)?;
+    // What the server would find in them alone is found here, unless the rest is sent all the same.
+    if !call.is_set("keep-going") || faults.count() > 0 {
+        for mut batch in batches(&wanted, false) {
+            batch.objects.retain(|object| object.is_valid);
+            check_batch(&batch, &wanted, &mut faults);
+        }
+    }
+    faults.check()?;
     let prunes = call.is_set("prune");
     if let Some(file) = wanted.without_namespace.as_ref().filter(|_| prunes) {
         return Err(usage(format!(
@@ -88,110 +91,92 @@ fn read(call: &Call<'_>) -> Result<(Wanted, bool), CliError> {
 }
 
 fn diff(call: &Call<'_>) -> Result<(), CliError> {
-    let context = call.context;
     let (wanted, prunes) = read(call)?;
-    let adopts = call.is_set("adopt");
-    show_requests(context, &wanted, true, adopts)?;
-    let mut plan = compare(context, &wanted, prunes, adopts)?;
-    std::mem::take(&mut plan.refusals).check("")?;
-    if context.output.format.is_for_programs() {
-        print_changes(context, &plan)?
-    } else {
-        print_plan(context, &plan)?
-    }
-    let room = room(context, &plan)?;
-    if let Some(excess) = room.excess {
-        context.output.note(&format!("{excess}: pause or delete some, or {}", room.remedy))?;
-    }
-    if call.is_set("exit-code") && plan.differs() {
-        let changed = plan.all().count() - plan.count(Action::Unchanged);
-        return Err(CliError::Differs(count(changed as i128, "difference")));
+    let (mut run, mut batches) = (Run::new(call, &wanted), batches(&wanted, prunes));
+    run.show_requests(&batches, true)?;
+    let mut plan = Vec::new();
+    run.send_all(&mut batches, true, &mut plan)?;
+    run.refusals.check("")?;
+    print_all(run.context, &plan)?;
+    let changed = plan.len() - count(&plan, Action::Unchanged);
+    if call.is_set("exit-code") && changed > 0 {
+        return Err(CliError::Differs(output::count(changed as i128, "difference")));
     }
     Ok(())
 }
 
 fn apply(call: &Call<'_>) -> Result<(), CliError> {
-    let (context, keeps_going) = (call.context, call.is_set("keep-going"));
     let (wanted, prunes) = read(call)?;
-    let adopts = call.is_set("adopt");
-    show_requests(context, &wanted, false, adopts)?;
-    let mut plan = compare(context, &wanted, prunes, adopts)?;
-    if !keeps_going {
-        std::mem::take(&mut plan.refusals).check("nothing was written")?;
-    }
-    let room = room(context, &plan)?;
-    match &room.excess {
-        Some(_) if keeps_going => room.leave_out(&mut plan, &wanted),
-        Some(excess) => {
-            let remedy = room.remedy;
-            let text = format!("{excess}: pause or delete some, or {remedy}; nothing was written");
-            return Err(CliError::CueLimit(text));
-        }
-        None => {}
-    }
+    let (mut run, mut batches) = (Run::new(call, &wanted), batches(&wanted, prunes));
+    run.show_requests(&batches, false)?;
+    let (context, mut is_shown) = (run.context, false);
     let is_for_programs = context.output.format.is_for_programs();
-    if !is_for_programs {
-        print_plan(context, &plan)?;
+    // A single request is all or nothing. Of several, none is made if the server would refuse something in another one.
+    if batches.len() > 1 || (prunes && context.asks()) {
+        let mut plan = Vec::new();
+        for (number, batch) in batches.iter_mut().enumerate() {
+            // What a request deletes makes room for those after it.
+            plan.extend(run.send(batch, true, number == 0)?);
+        }
+        if !run.keeps_going {
+            std::mem::take(&mut run.refusals).check("nothing was written")?;
+        }
+        is_shown = confirm_deletion(context, &plan)?;
     }
-    confirm_deletion(context, &plan)?;
-    let has_changes = plan.differs();
-    let refusals = std::mem::take(&mut plan.refusals);
-    let mut writer =
-        Writer { context, wanted: &wanted, keeps_going, adopts, refusals, done: Plan::default() };
-    let end = writer.write(plan, room.prunes_first);
-    let (done, refusals) = (writer.done, writer.refusals);
-    let written = match done.all().count() - done.count(Action::Unchanged) {
+    let mut done = Vec::new();
+    let end = run.send_all(&mut batches, false, &mut done);
+    let changed = done.len() - count(&done, Action::Unchanged);
+    let written = match changed {
         0 => "nothing was written".to_owned(),
         1 => "1 change was written".to_owned(),
         several => format!("{several} changes were written"),
     };
+    let has_failed = end.is_err() || !run.refusals.is_empty();
+    if (is_for_programs || !is_shown) && !(has_failed && done.is_empty()) {
+        print_all(context, &done)?;
+    }
     match is_for_programs {
-        true => print_changes(context, &done)?,
-        false if end.is_err() => context.output.note(&format!("{written}; run it again"))?,
-        false if has_changes && done.all().next().is_some() => print_line(&summary(&done))?,
-        false => {}
+        false if end.is_err() && changed > 0 => {
+            context.output.note(&format!("{written}; run it again"))?;
+        }
+        false if changed > 0 => print_line(&summary(&done))?,
+        _ => {}
     }
     end?;
-    let remedy =
-        if room.excess.is_some() { format!("; for more, {}", room.remedy) } else { String::new() };
-    refusals.check(&format!("{written}{remedy}"))
+    run.refusals.check(&written)
 }
 
-/// With `--curl` the requests for cues, which are not made.
-fn show_requests(
-    context: &Context,
-    wanted: &Wanted,
-    is_dry: bool,
-    adopts: bool,
-) -> Result<(), CliError> {
-    if !context.is_curl() {
-        return Ok(());
+fn print_all(context: &Context, changes: &[Change]) -> Result<(), CliError> {
+    match context.output.format.is_for_programs() {
+        true => print_changes(context, changes),
+        false => print_plan(context, changes),
     }
-    for cue in &wanted.cues {
-        print_line(&put(cue, is_dry, adopts).curl(context.client.connection()))?;
-    }
-    Err(CliError::OnlyShown)
 }
 
-fn confirm_deletion(context: &Context, plan: &Plan) -> Result<(), CliError> {
-    if plan.pruned.is_empty() || !context.asks() {
-        return Ok(());
+/// Shows a plan that deletes cues, and asks. Returns whether it was shown.
+fn confirm_deletion(context: &Context, plan: &[Change]) -> Result<bool, CliError> {
+    let deleted = plan.iter().filter(|change| change.action == Action::Deleted);
+    let count = deleted.clone().count();
+    if count == 0 || !context.asks() {
+        return Ok(false);
     }
     if context.output.format.is_for_programs() {
-        for change in &plan.pruned {
+        for change in deleted {
             context.output.note(&format!("- {}", change.key))?;
         }
+    } else {
+        print_plan(context, plan)?;
     }
-    let whose = if plan.pruned.len() == 1 { "its" } else { "their" };
-    context
-        .confirm(&format!("Delete {} and {whose} runs?", count(plan.pruned.len() as i128, "cue")))
+    let whose = if count == 1 { "its" } else { "their" };
+    let question = format!("Delete {} and {whose} runs?", output::count(count as i128, "cue"));
+    context.confirm(&question).map(|()| true)
 }
 
 /// `1 created, 2 updated, 12 unchanged, 1 deleted`
-fn summary(plan: &Plan) -> String {
+fn summary(done: &[Change]) -> String {
     let actions = [Action::Created, Action::Updated, Action::Deleted, Action::Unchanged];
-    let parts = actions.map(|action| (plan.count(action), action.word()));
-    let parts: Vec<String> = parts
+    let counts = actions.map(|action| (count(done, action), action.word()));
+    let parts: Vec<String> = counts
         .iter()
         .filter(|(count, _)| *count > 0)
         .map(|(count, word)| format!("{count} {word}"))
@@ -199,121 +184,72 @@ fn summary(plan: &Plan) -> String {
     format!("Done: {}.", parts.join(", "))
 }
 
-struct Writer<'a> {
+struct Run<'a> {
     context: &'a Context,
     wanted: &'a Wanted,
     keeps_going: bool,
     adopts: bool,
     refusals: Refusals,
-    /// What was written, and what did not have to be.
-    done: Plan,
 }
 
-impl Writer<'_> {
-    /// Writes a plan.
-    /// Errors: what is not about one object alone. What was done before it is known all the same.
-    fn write(&mut self, plan: Plan, prunes_first: bool) -> Result<(), CliError> {
-        self.write_channels(plan.channels)?;
-        let (pruned_first, pruned_last) =
-            if prunes_first { (plan.pruned, Vec::new()) } else { (Vec::new(), plan.pruned) };
-        self.prune(pruned_first)?;
-        // A cue that is taken over is marked as one of the file, even if nothing else changes.
-        let is_written = |change: &Change| self.adopts || change.action != Action::Unchanged;
-        let (changed, unchanged): (Vec<_>, Vec<_>) =
-            plan.cues.into_iter().partition(|(_, change)| is_written(change));
-        self.done.cues.extend(unchanged);
-        // What makes room comes before what needs it.
-        let (freeing, others) =
-            changed.into_iter().partition(|(_, change)| change.more_active <= 0);
-        let end = self.write_cues(freeing).and_then(|()| self.write_cues(others));
-        self.done.cues.sort_by_key(|(index, _)| *index);
-        end.and_then(|()| self.prune(pruned_last))
+impl<'a> Run<'a> {
+    fn new(call: &Call<'a>, wanted: &'a Wanted) -> Self {
+        let (keeps_going, adopts) = (call.is_set("keep-going"), call.is_set("adopt"));
+        Self { context: call.context, wanted, keeps_going, adopts, refusals: Refusals::default() }
     }
 
-    /// After a refusal nothing more is written, unless the command says otherwise.
-    fn has_stopped(&self) -> bool {
-        !self.keeps_going && !self.refusals.is_empty()
+    /// With `--curl` the requests, which are not made. Errors: no key, which only those that are made need.
+    fn show_requests(&self, batches: &[Batch<'_>], is_dry: bool) -> Result<(), CliError> {
+        if !self.context.is_curl() {
+            return self.context.check_key();
+        }
+        for batch in batches {
+            let request = batch.request(is_dry, self.adopts);
+            print_line(&request.curl(self.context.client.connection()))?;
+        }
+        Err(CliError::OnlyShown)
     }
 
-    fn write_channels(&mut self, channels: Vec<(usize, Change)>) -> Result<(), CliError> {
-        for (index, mut change) in channels {
-            if self.has_stopped() {
-                return Ok(());
-            }
-            let channel = &self.wanted.channels[index];
-            let body = channel.body.to_value();
-            let request = match (change.action, &change.id) {
-                (Action::Created, _) => ApiRequest::post("/v1/channels").json(body).idempotent(),
-                (Action::Updated, Some(id)) => {
-                    ApiRequest::patch(format!("/v1/channels/{}", segment(id))).json(body)
-                }
-                _ => {
-                    self.done.channels.push((index, change));
-                    continue;
-                }
-            };
-            match self.context.client.send(&request) {
-                Ok(answer) => {
-                    change.id = Some(text_of(&answer.value()?, "id"));
-                    self.done.channels.push((index, change));
-                }
-                Err(error) => {
-                    self.refusals.add(error, &channel.at, &channel.body, &self.wanted.short)?;
-                }
+    /// Makes the requests, and adds what they change. After a refusal nothing more is written, unless the command says
+    /// otherwise; a dry run finds all refusals.
+    fn send_all(
+        &mut self,
+        batches: &mut [Batch<'_>],
+        is_dry: bool,
+        changes: &mut Vec<Change>,
+    ) -> Result<(), CliError> {
+        for batch in batches {
+            changes.extend(self.send(batch, is_dry, true)?);
+            if !is_dry && !self.keeps_going && !self.refusals.is_empty() {
+                break;
             }
         }
         Ok(())
     }
 
-    fn write_cues(&mut self, changed: Vec<(usize, Change)>) -> Result<(), CliError> {
-        if self.has_stopped() {
-            return Ok(());
-        }
-        let (client, wanted, adopts) = (&*self.context.client, self.wanted, self.adopts);
-        let keeps_going = self.keeps_going;
-        let goes_on = |result: &Result<Value, ClientError>| {
-            result.as_ref().err().is_none_or(|error| keeps_going && is_of_one(error))
-        };
-        let write = |(index, _): &(usize, Change)| -> Result<Value, ClientError> {
-            client.send(&put(&wanted.cues[*index], false, adopts))?.value()
-        };
-        let results = each(&changed, write, goes_on);
-        let mut end = Ok(());
-        for ((index, planned), result) in changed.into_iter().zip(results) {
-            let cue: &WantedCue = &wanted.cues[index];
-            match result {
-                Some(Ok(answer)) => {
-                    let change = Change { fields: planned.fields, ..change_of(cue, &answer) };
-                    self.done.cues.push((index, change));
+    /// Makes a request, and again without what is refused if the rest is wanted. One that is refused changes nothing.
+    fn send(
+        &mut self,
+        batch: &mut Batch<'_>,
+        is_dry: bool,
+        counts_limits: bool,
+    ) -> Result<Vec<Change>, CliError> {
+        loop {
+            // So that a request without an answer can be repeated.
+            let request = batch.request(is_dry, self.adopts).idempotent();
+            match self.context.client.send(&request) {
+                Ok(answer) => return Ok(batch.changes(answer.read()?)),
+                Err(ClientError::Refused(refused)) if has_errors(&refused, true) => {
+                    if !has_errors(&refused, counts_limits) {
+                        return Ok(Vec::new());
+                    }
+                    let has_more = self.refusals.add(refused, batch, self.wanted);
+                    if !self.keeps_going || !has_more {
+                        return Ok(Vec::new());
+                    }
                 }
-                Some(Err(error)) => {
-                    let refused = self.refusals.add(error, &cue.at, &cue.body, &self.wanted.short);
-                    end = end.and(refused);
-                }
-                None => {}
+                Err(error) => return Err(error.into()),
             }
         }
-        end
-    }
-
-    fn prune(&mut self, pruned: Vec<Change>) -> Result<(), CliError> {
-        if self.has_stopped() {
-            return Ok(());
-        }
-        let client = &*self.context.client;
-        let delete = |change: &Change| {
-            // By its slug: a cue that has left the namespace meanwhile stays.
-            let path = format!("/v1/cues/{}", segment(&format!("slug:{}", change.slug)));
-            client.send(&ApiRequest::delete(path)).map(drop)
-        };
-        let results = each(&pruned, delete, |_| true);
-        let mut end = Ok(());
-        for (change, result) in pruned.into_iter().zip(results) {
-            match result {
-                Some(Err(error)) if error.status() != Some(404) => end = end.and(Err(error.into())),
-                _ => self.done.pruned.push(change),
-            }
-        }
-        end
     }
 }

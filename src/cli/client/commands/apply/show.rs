@@ -3,7 +3,8 @@
 use serde_json::Value;
 use unicode_width::UnicodeWidthStr as _;
 
-use crate::cli::client::commands::apply::plan::{Action, Change, FieldChange, Plan};
+use crate::cli::client::commands::apply::file::Kind;
+use crate::cli::client::commands::apply::plan::{Action, Change, FieldChange, count};
 use crate::cli::client::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::output::table::{Style, Table};
@@ -12,10 +13,10 @@ use crate::cli::printable::printable;
 use crate::cli::width::cut;
 
 /// Prints what changes, with the number of what does not.
-pub fn print_plan(context: &Context, plan: &Plan) -> Result<(), CliError> {
-    let changes = plan.all().filter(|change| change.action != Action::Unchanged);
+pub fn print_plan(context: &Context, plan: &[Change]) -> Result<(), CliError> {
+    let changes = plan.iter().filter(|change| change.action != Action::Unchanged);
     let mut text: String = changes.map(|change| lines(context, change)).collect();
-    let unchanged = plan.count(Action::Unchanged);
+    let unchanged = count(plan, Action::Unchanged);
     if unchanged > 0 || text.is_empty() {
         text += &context.output.styles.paint(&format!("= {unchanged} unchanged"), Style::Faint);
         text.push('\n');
@@ -30,7 +31,7 @@ fn lines(context: &Context, change: &Change) -> String {
         Action::Deleted => ("-", Style::Bad),
         Action::Unchanged => ("=", Style::Faint),
     };
-    let kind = if change.kind == "channel" { "channel " } else { "" };
+    let kind = if change.kind == Kind::Channel { "channel " } else { "" };
     let styles = &context.output.styles;
     let mut text = fitted(context, &format!("{sign} {kind}{}", printable(&change.key)), style);
     let time = |value: &Value| match value.as_str() {
@@ -43,7 +44,7 @@ fn lines(context: &Context, change: &Change) -> String {
     }
     let (before, after) = (time(&change.next_run_before), time(&change.next_run));
     match change.action {
-        Action::Created if change.kind == "cue" => text += &format!("    next run {after}\n"),
+        Action::Created if change.kind == Kind::Cue => text += &format!("    next run {after}\n"),
         Action::Updated if before != after => text += &format!("    next run {before} → {after}\n"),
         _ => {}
     }
@@ -79,13 +80,13 @@ fn shown(value: &Value) -> String {
 }
 
 /// Prints the changes for a program: all of them as JSON or YAML, the ids of those that change something.
-pub fn print_changes(context: &Context, plan: &Plan) -> Result<(), CliError> {
+pub fn print_changes(context: &Context, plan: &[Change]) -> Result<(), CliError> {
     let output = &context.output;
     if output.format == Format::Id {
-        let changed = plan.all().filter(|change| change.action != Action::Unchanged);
+        let changed = plan.iter().filter(|change| change.action != Action::Unchanged);
         return changed.map(Change::id_or_slug).try_for_each(|id| print_line(&printable(&id)));
     }
-    let list = List::of("changes", plan.all().map(Change::to_json).collect());
+    let list = List::of("changes", plan.iter().map(Change::to_json).collect());
     // A table is printed line by line, before anything is written.
     output.list(&list, "id", |_| Table { columns: Vec::new(), rows: Vec::new() })
 }

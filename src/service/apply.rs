@@ -1,0 +1,384 @@
+//! Many cues and channels in one write, all or nothing (contract §4.18).
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, mpsc};
+
+use jiff::Timestamp;
+
+use crate::app::App;
+use crate::domain::account::plan::Plans;
+use crate::domain::account::user::Caller;
+use crate::domain::api_error::{ErrorCode, Refusal};
+use crate::domain::apply::{
+    Apply, Change, ChangedKey, Difference, MAX_COMPARED, MAX_CUES, changed_keys,
+};
+use crate::domain::channel::services::{SettingKind, service};
+use crate::domain::channel::{Channel, ChannelFields, masked, masked_url};
+use crate::domain::cue::slug::Slug;
+use crate::domain::cue::{Cue, CueRequest, RequestedStatus};
+use crate::domain::ids::CueId;
+use crate::domain::row_keys::{CueKey, UserKey};
+use crate::domain::time::instant_with_offset;
+use crate::error::{Error, Result};
+use crate::service::channels::{change, insert, new_id};
+use crate::service::cues::{
+    ChangeContext, FileOrigin, FoundCue, PutAction, PutCue, PutResult, delete_later,
+};
+use crate::service::fire::MAX_OVERDUE_RUNS;
+use crate::store::accounts::idempotency::{
+    IdempotencyRequest, StoredResponse, find_response, store_response,
+};
+use crate::store::accounts::users;
+use crate::store::cues::NamedCue;
+use crate::store::{Pending, ReadTx, WriteTx, channels, cues};
+use crate::system::random;
+
+/// What was found out about a cue before the write, because it is too much work for the thread that writes.
+#[derive(Debug)]
+pub struct Seen {
+    /// The stored cue: its key, when it was changed, and its payload.
+    version: Option<(CueKey, Timestamp, Option<i64>)>,
+    /// What its payload differs in; nothing if it is the same.
+    payload: Vec<ChangedKey>,
+    /// The cue that is created if none is stored.
+    new: Option<Result<Cue>>,
+}
+
+/// Compares the cues of a request with those that are stored, and makes those that are not. `room` bounds the bytes of
+/// what it tells of payloads.
+pub fn look(
+    read: &ReadTx<'_>,
+    user_key: UserKey,
+    request: &Apply,
+    now: Timestamp,
+    mut room: usize,
+) -> Result<Vec<Seen>> {
+    let look_at = |request: &CueRequest| {
+        let put = PutCue { request, origin: None };
+        let slug = request.fields.slug.as_ref();
+        let stored = slug.map_or(Ok(None), |slug| cues::find_by_slug(read, user_key, slug))?;
+        let Some(stored) = stored else {
+            let id = CueId::generate(now, random::fill)?.to_string();
+            let new = Some(put.new_cue(&id, user_key, now));
+            return Ok(Seen { version: None, payload: Vec::new(), new });
+        };
+        let payload = compare_payloads(read, &stored, put, &mut room)?;
+        Ok(Seen { version: Some(version(&stored)), payload, new: None })
+    };
+    request.cues.iter().map(look_at).collect()
+}
+
+/// What differs. A payload is read only if it may be the same or is small.
+fn compare_payloads(
+    read: &ReadTx<'_>,
+    stored: &Cue,
+    put: PutCue<'_>,
+    room: &mut usize,
+) -> Result<Vec<ChangedKey>> {
+    let new = put.payload().map(|payload| payload.body.as_str());
+    let (was_there, is_there) = (stored.payload_key.is_some(), new.is_some());
+    let whole = ChangedKey { name: None, was_there, is_there };
+    let (Some(key), Some(new)) = (stored.payload_key, new) else {
+        return Ok(if was_there || is_there { vec![whole] } else { Vec::new() });
+    };
+    let size = cues::payload_size(read, stored.user_key, &stored.id)?;
+    let is_small = size.max(new.len()) <= MAX_COMPARED;
+    if size != new.len() && !is_small {
+        return Ok(vec![whole]);
+    }
+    let old = cues::find_payload(read, stored.key, key)?;
+    if old.as_deref() == Some(new) {
+        return Ok(Vec::new());
+    }
+    let keys = old.filter(|_| is_small).and_then(|old| changed_keys(&old, new));
+    let cost = |key: &ChangedKey| 100 + 4 * key.name.as_ref().map_or(0, String::len);
+    let Some(keys) = keys.filter(|keys| !keys.is_empty()) else { return Ok(vec![whole]) };
+    let left = room.checked_sub(keys.iter().map(cost).sum());
+    *room = left.unwrap_or(*room);
+    Ok(if left.is_some() { keys } else { vec![whole] })
+}
+
+/// What was done, or would be.
+#[derive(Debug, Default)]
+pub struct Applied {
+    /// Channels, cues, and cues that are deleted.
+    pub changes: Vec<Change>,
+    /// What is refused, each with the section and the key of its object, if it is about one. Nothing was done if there is
+    /// one.
+    pub refused: Vec<(Option<(&'static str, String)>, Refusal)>,
+}
+
+#[derive(Debug)]
+pub enum Attempt {
+    /// The answer is stored already.
+    Answered(StoredResponse),
+    Done(Applied),
+    /// A cue has changed since it was compared.
+    Stale,
+}
+
+/// The receiver gets what comes of it if nothing is done: the write then fails, so that none of it is in the log of the
+/// database. `seen` is what [`look`] saw. `render` makes the answer that is stored for repetitions: it must be quick.
+/// Errors: `idempotency_conflict`.
+pub fn apply(
+    app: &App,
+    caller: &Caller,
+    request: Arc<Apply>,
+    seen: Vec<Seen>,
+    call: Option<IdempotencyRequest>,
+    render: fn(&Applied) -> Result<StoredResponse>,
+) -> Result<(Pending<Attempt>, mpsc::Receiver<Attempt>)> {
+    let (now, user_key) = (app.clock.now(), caller.user_key);
+    let job = Job {
+        user_key,
+        now,
+        plans: app.config.plans.clone(),
+        context: ChangeContext::new(app, caller, now),
+        origin: FileOrigin { namespace: request.namespace.clone(), adopts: request.adopts },
+        new_channels: request.channels.iter().map(|_| new_id()).collect::<Result<_>>()?,
+        request,
+    };
+    // A dry run is no repetition of the request, and none of it.
+    let call = call.filter(|_| !job.request.is_dry_run);
+    let (sender, undone) = mpsc::channel();
+    let done = app.store.write_for(user_key, move |tx| {
+        if let Some(response) = find_response(tx, user_key, call.as_ref(), now)? {
+            return Ok(Attempt::Answered(response));
+        }
+        let applied = match job.write(tx, seen)? {
+            Some(applied) if applied.refused.is_empty() && !job.request.is_dry_run => applied,
+            undone => {
+                // It fails only without a receiver.
+                drop(sender.send(undone.map_or(Attempt::Stale, Attempt::Done)));
+                return Err(Error::refused(ErrorCode::InvalidState, "Nothing was done"));
+            }
+        };
+        if call.is_some() {
+            let response = render(&applied)?;
+            let store = || store_response(tx, user_key, call.as_ref(), &response, now);
+            let plans = &job.plans;
+            // The work is done, so a full account does not refuse it: it would be the same again.
+            accepted(tx.part(|tx| users::check_storage_quota(tx, plans, user_key, store)))?.ok();
+        }
+        Ok(Attempt::Done(applied))
+    });
+    Ok((done, undone))
+}
+
+struct Job {
+    user_key: UserKey,
+    now: Timestamp,
+    plans: Plans,
+    context: ChangeContext,
+    origin: FileOrigin,
+    /// An id for each channel, if it is created.
+    new_channels: Vec<String>,
+    request: Arc<Apply>,
+}
+
+impl Job {
+    /// Refusals do not end it, so that all are found. `None` if a cue is not as it was seen.
+    fn write(&self, tx: &WriteTx<'_>, seen: Vec<Seen>) -> Result<Option<Applied>> {
+        let mut applied = Applied::default();
+        let (bytes, ..) = users::stored_bytes(tx, self.user_key)?;
+        let stored = channels::list(tx, self.user_key)?;
+        for (new, id) in self.request.channels.iter().zip(&self.new_channels) {
+            let about = Some(("channels", new.name.clone()));
+            applied.add(about, tx.part(|tx| self.put_channel(tx, id, new, &stored)))?;
+        }
+        let pruned = accepted(tx.part(|tx| self.prune(tx)))?;
+        let ignores_limits = self.request.ignores_limits || pruned.is_err();
+        let pruned = pruned.map_err(|refusal| applied.refused.push((None, refusal)));
+        let pruned = pruned.unwrap_or_default();
+        let mut cues: Vec<_> = self.request.cues.iter().zip(seen).collect();
+        // Those that become paused come first: they make room.
+        cues.sort_by_key(|(request, _)| request.status != Some(RequestedStatus::Paused));
+        let mut fired = 0;
+        for (request, seen) in cues {
+            let slug = request.fields.slug.as_ref();
+            let cue = slug.map_or(Ok(None), |slug| cues::find_by_slug(tx, self.user_key, slug))?;
+            if cue.as_ref().map(version) != seen.version {
+                return Ok(None);
+            }
+            let key = slug.map_or("", |slug| self.request.key(slug.as_str())).to_owned();
+            let about = Some(("cues", key.clone()));
+            let done = tx.part(|tx| self.put_cue(tx, key, request, cue, seen));
+            fired += applied.add(about, done)?.unwrap_or_default();
+            if fired > MAX_OVERDUE_RUNS {
+                applied.refused = vec![(None, too_many_runs())];
+                return Ok(Some(applied));
+            }
+        }
+        let freed = pruned.iter().map(|cue| cue.payload_bytes).sum();
+        let full = users::storage_refusal(tx, &self.plans, self.user_key, bytes, freed)?;
+        applied.refused.extend(full.map(|refusal| (None, refusal)));
+        let limits = [ErrorCode::CueLimitExceeded, ErrorCode::StorageLimitExceeded];
+        applied.refused.retain(|(_, it)| !(ignores_limits && limits.contains(&it.code)));
+        applied.refused.sort_by(|(one, _), (other, _)| one.cmp(other));
+        applied.changes.sort_by(|one, other| (one.kind, &one.key).cmp(&(other.kind, &other.key)));
+        applied.changes.extend(pruned.into_iter().map(|cue| self.deleted(cue)));
+        Ok(Some(applied))
+    }
+
+    fn deleted(&self, cue: NamedCue) -> Change {
+        let (key, id) = (self.request.key(&cue.slug).to_owned(), Some(cue.id));
+        let next_run_before = cue.next_run.map(instant_with_offset);
+        Change { next_run_before, ..Change::new("cue", key, "delete", id) }
+    }
+
+    /// Returns the number of overdue runs that fired as well.
+    fn put_cue(
+        &self,
+        tx: &WriteTx<'_>,
+        key: String,
+        request: &CueRequest,
+        cue: Option<Cue>,
+        seen: Seen,
+    ) -> Result<(Change, usize)> {
+        let put = PutCue { request, origin: Some(&self.origin) };
+        let has_other_payload = !seen.payload.is_empty();
+        let found = cue.map(|cue| FoundCue { cue, has_other_payload });
+        let result = match (&found, seen.new) {
+            (Some(found), _) => self.context.replace(tx, found, put)?,
+            (None, Some(new)) => self.context.insert(tx, new?, put)?,
+            (None, None) => return Err(Error::fault("a cue to create was not prepared")),
+        };
+        let PutResult { action, cue: after, changed, next_run_before, fired } = result;
+        let (id, next_run) = (Some(after.id.clone()), after.next_run.map(instant_with_offset));
+        let mut change = match action {
+            PutAction::Created => Change::new("cue", key, "create", self.new_id(&after.id)),
+            PutAction::Updated => Change::new("cue", key, "change", id),
+            PutAction::Unchanged => Change::new("cue", key, "unchanged", id),
+        };
+        (change.next_run, change.next_run_before) =
+            (next_run, next_run_before.map(instant_with_offset));
+        if let Some(FoundCue { cue: before, .. }) = found.filter(|_| !changed.is_empty()) {
+            let (before, after) = (Box::new(before), Box::new(after));
+            let payload = seen.payload;
+            change.difference = Difference::Cue { before, after, fields: changed, payload };
+        }
+        Ok((change, fired))
+    }
+
+    /// The id of what is created, and stays.
+    fn new_id(&self, id: &str) -> Option<String> {
+        (!self.request.is_dry_run).then(|| id.to_owned())
+    }
+
+    fn prune(&self, tx: &WriteTx<'_>) -> Result<Vec<NamedCue>> {
+        let Apply { cues, kept, namespace, prunes, .. } = &*self.request;
+        if !prunes {
+            return Ok(Vec::new());
+        }
+        let named = cues.iter().filter_map(|cue| cue.fields.slug.as_ref()).map(Slug::as_str);
+        let stays: BTreeSet<&str> = named.chain(kept.iter().map(String::as_str)).collect();
+        let limit = stays.len() + MAX_CUES + 1;
+        let mut pruned = cues::list_namespace(tx, self.user_key, namespace, limit)?;
+        pruned.retain(|cue| !stays.contains(cue.slug.as_str()));
+        if pruned.len() > MAX_CUES {
+            let reason = format!(
+                "would delete more than {MAX_CUES} cues, the most in one request; name some of them in keep, or delete them before"
+            );
+            return Err(Refusal::invalid_value(["body", "prune"], &reason, true).into());
+        }
+        for cue in &pruned {
+            delete_later(tx, self.user_key, &cue.id, self.now)?;
+        }
+        Ok(pruned)
+    }
+
+    fn put_channel(
+        &self,
+        tx: &WriteTx<'_>,
+        id: &str,
+        new: &ChannelFields,
+        stored: &[Channel],
+    ) -> Result<(Change, usize)> {
+        let mut named = stored.iter().filter(|it| it.fields.name == new.name);
+        let (first, second) = (named.next(), named.next());
+        if let (Some(Channel { id, .. }), Some(Channel { id: second, .. })) = (first, second) {
+            let message =
+                format!("{id}, {second} and others have this name: rename or delete all but one");
+            return Err(Error::refused(ErrorCode::InvalidState, message));
+        }
+        let change_to = |action, id| (Change::new("channel", new.name.clone(), action, id), 0);
+        let Some(channel) = first else {
+            insert(tx, self.user_key, id, new, self.now)?;
+            return Ok(change_to("create", self.new_id(id)));
+        };
+        check_replaced(&channel.fields, new)?;
+        let id = Some(channel.id.clone());
+        if channel.fields == *new {
+            return Ok(change_to("unchanged", id));
+        }
+        change(tx, channel, new, self.now)?;
+        let (mut done, fired) = change_to("change", id);
+        let (before, after) = (Box::new(channel.fields.clone()), Box::new(new.clone()));
+        done.difference = Difference::Channel { before, after };
+        Ok((done, fired))
+    }
+}
+
+impl Applied {
+    /// Adds a change or a refusal. Errors: those that end the write.
+    fn add(
+        &mut self,
+        about: Option<(&'static str, String)>,
+        done: Result<(Change, usize)>,
+    ) -> Result<Option<usize>> {
+        match accepted(done)? {
+            Ok((change, fired)) => {
+                self.changes.push(change);
+                return Ok(Some(fired));
+            }
+            Err(refusal) => self.refused.push((about, refusal)),
+        }
+        Ok(None)
+    }
+}
+
+fn version(cue: &Cue) -> (CueKey, Timestamp, Option<i64>) {
+    (cue.key, cue.updated_at, cue.payload_key)
+}
+
+fn too_many_runs() -> Refusal {
+    let message = format!(
+        "Of these cues more than {MAX_OVERDUE_RUNS} runs are due and have not fired: repeat the request in a minute, or send \
+         the cues in several requests"
+    );
+    Refusal::new(ErrorCode::InvalidState, message)
+}
+
+/// Separates refusals from the errors that end a write.
+fn accepted<T>(result: Result<T>) -> Result<std::result::Result<T, Refusal>> {
+    match result {
+        Ok(done) => Ok(Ok(done)),
+        Err(Error::Refused(refusal)) => Ok(Err(refusal)),
+        Err(error) => Err(error),
+    }
+}
+
+/// Errors: the type is another one, or a secret is as it reads back, which would replace the secret itself.
+fn check_replaced(stored: &ChannelFields, new: &ChannelFields) -> Result<()> {
+    if stored.channel_type != new.channel_type {
+        let reason = format!(
+            "cannot be changed, and this one is {}; use another name, or delete it first",
+            stored.channel_type.as_str()
+        );
+        let given = new.channel_type.as_str();
+        return Err(Refusal::invalid_value(["body", "type"], &reason, given).into());
+    }
+    for setting in service(new.channel_type).settings {
+        let masked = match setting.kind {
+            SettingKind::Secret => masked,
+            SettingKind::SecretUrl => masked_url,
+            _ => continue,
+        };
+        let (before, now) = (stored.settings.get(setting.name), new.settings.get(setting.name));
+        if now.is_some() && now == before.map(masked).as_deref() {
+            let reason = "is the masked form of the secret; send the secret itself";
+            return Err(Refusal::invalid_value(["body", setting.name], reason, now).into());
+        }
+    }
+    Ok(())
+}
