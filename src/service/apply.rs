@@ -33,6 +33,9 @@ use crate::store::cues::NamedCue;
 use crate::store::{Pending, ReadTx, WriteTx, channels, cues};
 use crate::system::random;
 
+/// Bytes of headers of stored cues that are kept to show what differs.
+const MAX_BEFORE: usize = 1 << 20;
+
 /// What was found out about a cue before the write, because it is too much work for the thread that writes.
 #[derive(Debug)]
 pub struct Seen {
@@ -155,10 +158,8 @@ pub fn apply(
         };
         if call.is_some() {
             let response = render(&applied)?;
-            let store = || store_response(tx, user_key, call.as_ref(), &response, now);
-            let plans = &job.plans;
-            // The work is done, so a full account does not refuse it: it would be the same again.
-            accepted(tx.part(|tx| users::check_storage_quota(tx, plans, user_key, store)))?.ok();
+            // The work is done, so a full account does not refuse it. It is short.
+            store_response(tx, user_key, call.as_ref(), &response, now)?;
         }
         Ok(Attempt::Done(applied))
     });
@@ -193,7 +194,7 @@ impl Job {
         let mut cues: Vec<_> = self.request.cues.iter().zip(seen).collect();
         // Those that become paused come first: they make room.
         cues.sort_by_key(|(request, _)| request.status != Some(RequestedStatus::Paused));
-        let mut fired = 0;
+        let (mut fired, mut room) = (0, MAX_BEFORE);
         for (request, seen) in cues {
             let slug = request.fields.slug.as_ref();
             let cue = slug.map_or(Ok(None), |slug| cues::find_by_slug(tx, self.user_key, slug))?;
@@ -202,7 +203,10 @@ impl Job {
             }
             let key = slug.map_or("", |slug| self.request.key(slug.as_str())).to_owned();
             let about = Some(("cues", key.clone()));
-            let done = tx.part(|tx| self.put_cue(tx, key, request, cue, seen));
+            let mut done = tx.part(|tx| self.put_cue(tx, key, request, cue, seen));
+            if let Ok((change, _)) = &mut done {
+                keep_small(change, &mut room);
+            }
             fired += applied.add(about, done)?.unwrap_or_default();
             if fired > MAX_OVERDUE_RUNS {
                 applied.refused = vec![(None, too_many_runs())];
@@ -277,7 +281,7 @@ impl Job {
         pruned.retain(|cue| !stays.contains(cue.slug.as_str()));
         if pruned.len() > MAX_CUES {
             let reason = format!(
-                "would delete more than {MAX_CUES} cues, the most in one request; name some of them in keep, or delete them before"
+                "would delete more than {MAX_CUES} cues, the most in one request; delete some of them before"
             );
             return Err(Refusal::invalid_value(["body", "prune"], &reason, true).into());
         }
@@ -339,6 +343,17 @@ impl Applied {
 
 fn version(cue: &Cue) -> (CueKey, Timestamp, Option<i64>) {
     (cue.key, cue.updated_at, cue.payload_key)
+}
+
+/// Forgets what a cue was before, if that is more than there is room for: a short request can change many large cues.
+fn keep_small(change: &mut Change, room: &mut usize) {
+    let Difference::Cue { before, .. } = &change.difference else { return };
+    let headers = before.fields.callback.iter().flat_map(|callback| &callback.headers);
+    let bytes = headers.map(|(name, value)| name.len() + value.len()).sum();
+    match room.checked_sub(bytes) {
+        Some(left) => *room = left,
+        None => change.difference = Difference::Nothing,
+    }
 }
 
 fn too_many_runs() -> Refusal {

@@ -160,6 +160,21 @@ fn a_cue_that_is_refused_is_not_pruned() {
 }
 
 #[test]
+fn nothing_is_pruned_without_a_question_because_every_cue_is_refused() {
+    let (_server, user, home) = start();
+    apply(&home, "namespace: n\ncues:\n  old: {schedule: '@daily', worker: true}\n");
+    write(
+        &home,
+        FILE,
+        "namespace: n\ncues:\n  a: {schedule: '@daily', worker: true, overlap: never}\n",
+    );
+    let run = home.run(&["apply", "-f", FILE, "--prune", "--keep-going"]);
+    assert!(run.code != 0 && run.stdout.is_empty(), "{run:?}");
+    assert_contains(&run.stderr, &["overlap", "nothing was written"]);
+    assert_eq!(slugs(&user), ["n/old"]);
+}
+
+#[test]
 fn an_apply_that_is_killed_is_completed_by_the_next() {
     let (_server, user, home) = start();
     write(&home, FILE, &format!("namespace: n\ncues:\n{}", numbered("c", 0..501, "")));

@@ -75,12 +75,15 @@ pub fn export(call: &Call<'_>) -> Result<(), CliError> {
             ApiRequest::get(format!("/v1/cues/{}", segment(id))).query("execution_limit", "1");
         client.send(&request)?.value()
     };
+    // One may be deleted meanwhile.
+    let is_gone = |error: &ClientError| error.status() == Some(404);
+    let goes_on = |cue: &Result<_, _>| cue.as_ref().err().is_none_or(is_gone);
     let mut cues = Vec::new();
-    for ((slug, _), cue) in slugs.iter().zip(each(&slugs, read, Result::is_ok)) {
+    for ((slug, _), cue) in slugs.iter().zip(each(&slugs, read, goes_on)) {
         match cue {
-            // It was deleted meanwhile.
-            Some(Err(error)) if error.status() == Some(404) => {}
+            Some(Err(error)) if is_gone(&error) => {}
             Some(cue) => cues.push((slug.clone(), cue?)),
+            // An error that comes after it has ended the rest.
             None => {}
         }
     }

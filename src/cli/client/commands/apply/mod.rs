@@ -113,13 +113,22 @@ fn apply(call: &Call<'_>) -> Result<(), CliError> {
     let is_for_programs = context.output.format.is_for_programs();
     // A single request is all or nothing. Of several, none is made if the server would refuse something in another one.
     if batches.len() > 1 || (prunes && context.asks()) {
-        let mut plan = Vec::new();
+        let (mut plan, mut is_known) = (Vec::new(), true);
         for (number, batch) in batches.iter_mut().enumerate() {
             // What a request deletes makes room for those after it.
-            plan.extend(run.send(batch, true, number == 0)?);
+            let changes = run.send(batch, true, number == 0)?;
+            is_known &= changes.is_some();
+            plan.extend(changes.into_iter().flatten());
         }
-        if !run.keeps_going {
+        let must_ask = prunes && context.asks() && !is_known;
+        if !run.keeps_going || must_ask {
             std::mem::take(&mut run.refusals).check("nothing was written")?;
+        }
+        if must_ask {
+            let reason = "the cues that it deletes cannot be listed, because the plan has no room for others before";
+            return Err(usage(format!(
+                "--prune: {reason}; add -y to delete them without a question"
+            )));
         }
         is_shown = confirm_deletion(context, &plan)?;
     }
@@ -141,6 +150,9 @@ fn apply(call: &Call<'_>) -> Result<(), CliError> {
         }
         false if changed > 0 => print_line(&summary(&done))?,
         _ => {}
+    }
+    if end.is_err() && !run.refusals.is_empty() {
+        context.output.note(&run.refusals.text(""))?;
     }
     end?;
     run.refusals.check(&written)
@@ -219,7 +231,7 @@ impl<'a> Run<'a> {
         changes: &mut Vec<Change>,
     ) -> Result<(), CliError> {
         for batch in batches {
-            changes.extend(self.send(batch, is_dry, true)?);
+            changes.extend(self.send(batch, is_dry, true)?.into_iter().flatten());
             if !is_dry && !self.keeps_going && !self.refusals.is_empty() {
                 break;
             }
@@ -227,25 +239,26 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Makes a request, and again without what is refused if the rest is wanted. One that is refused changes nothing.
+    /// Makes a request, and again without what is refused if the rest is wanted. `None` for one that is refused, which
+    /// changes nothing.
     fn send(
         &mut self,
         batch: &mut Batch<'_>,
         is_dry: bool,
         counts_limits: bool,
-    ) -> Result<Vec<Change>, CliError> {
+    ) -> Result<Option<Vec<Change>>, CliError> {
         loop {
             // So that a request without an answer can be repeated.
             let request = batch.request(is_dry, self.adopts).idempotent();
             match self.context.client.send(&request) {
-                Ok(answer) => return Ok(batch.changes(answer.read()?)),
+                Ok(answer) => return Ok(Some(batch.changes(answer.read()?))),
                 Err(ClientError::Refused(refused)) if has_errors(&refused, true) => {
                     if !has_errors(&refused, counts_limits) {
-                        return Ok(Vec::new());
+                        return Ok(None);
                     }
-                    let has_more = self.refusals.add(refused, batch, self.wanted);
+                    let has_more = self.refusals.add(refused, batch, self.wanted, counts_limits);
                     if !self.keeps_going || !has_more {
-                        return Ok(Vec::new());
+                        return Ok(None);
                     }
                 }
                 Err(error) => return Err(error.into()),

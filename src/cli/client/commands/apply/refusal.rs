@@ -36,8 +36,10 @@ impl Refusals {
         mut refused: Box<RefusedRequest>,
         batch: &mut Batch<'_>,
         wanted: &Wanted,
+        counts_limits: bool,
     ) -> bool {
-        let errors = errors_of(&refused).to_vec();
+        let counts = |error: &&Value| counts_limits || !is_limit(error);
+        let errors: Vec<Value> = errors_of(&refused).iter().filter(counts).cloned().collect();
         add_errors(&errors, batch, wanted, &mut self.faults);
         let objects: Vec<_> = errors.iter().map(|error| batch.object_of(error)).collect();
         objects.iter().flatten().for_each(|object| batch.leave_out(object));
@@ -50,10 +52,14 @@ impl Refusals {
         objects.iter().all(Option::is_some) && !batch.objects.is_empty()
     }
 
+    pub fn text(&self, consequence: &str) -> String {
+        self.faults.text(consequence)
+    }
+
     /// Errors: the refusals, if there are any. `consequence` says what was written all the same.
     pub fn check(self, consequence: &str) -> Result<(), CliError> {
+        let text = self.text(consequence);
         let Some(mut refused) = self.first else { return Ok(()) };
-        let text = self.faults.text(consequence);
         let code = refused.code.clone();
         refused.body = json!({"error": {"code": code, "message": text, "status": refused.status}});
         refused.say(text);
@@ -72,7 +78,7 @@ pub fn has_errors(refused: &RefusedRequest, counts_limits: bool) -> bool {
 }
 
 fn is_limit(error: &Value) -> bool {
-    error["code"] == "cue_limit_exceeded"
+    error["code"] == "cue_limit_exceeded" || error["code"] == "storage_limit_exceeded"
 }
 
 /// Finds what the server would refuse of a batch by itself, so that nothing is sent. Only the server knows the addresses
@@ -91,7 +97,8 @@ pub fn check_batch(batch: &Batch<'_>, wanted: &Wanted, faults: &mut Faults) {
 
 /// Adds the errors of a request, each at its place in the files and with the name that its field has there.
 fn add_errors(errors: &[Value], batch: &Batch<'_>, wanted: &Wanted, faults: &mut Faults) {
-    let of_limit = errors.iter().filter(|error| is_limit(error)).count();
+    let is_about_cue = |error: &&Value| is_limit(error) && batch.object_of(error).is_some();
+    let of_limit = errors.iter().filter(is_about_cue).count();
     let mut limited: Option<(At, String)> = None;
     for error in errors {
         let Some(Object { at, body, .. }) = batch.object_of(error) else {

@@ -46,6 +46,7 @@ fn lines(context: &Context, change: &Change) -> String {
     match change.action {
         Action::Created if change.kind == Kind::Cue => text += &format!("    next run {after}\n"),
         Action::Updated if before != after => text += &format!("    next run {before} → {after}\n"),
+        Action::Updated if change.fields.is_empty() => text += "    (fields not listed)\n",
         _ => {}
     }
     text
