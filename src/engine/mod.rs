@@ -127,7 +127,7 @@ const SOON: Duration = Duration::from_millis(50);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NextPass {
     Again,
-    /// After [`SOON`], under a test clock too.
+    /// After 50 ms, under a test clock too.
     Soon,
     At(Option<Timestamp>),
 }
