@@ -102,15 +102,7 @@ mod tests {
     use super::*;
     use crate::domain::api_error::{ErrorCode, Refusal};
     use crate::domain::schedule::Schedule;
-
-    /// A zone with the built-in rules, so that no test depends on the system.
-    fn zone(name: &str) -> Zone {
-        Zone::find_built_in(name).unwrap()
-    }
-
-    fn at(text: &str) -> Timestamp {
-        text.parse().unwrap()
-    }
+    use crate::domain::schedule::test_support::{at, zone};
 
     fn read(text: &str, zone_name: &str) -> Option<String> {
         parse_instant(text, &zone(zone_name)).ok().map(|instant| instant.to_string())

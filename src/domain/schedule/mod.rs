@@ -488,3 +488,22 @@ fn excerpt(text: &str) -> String {
 fn last_nanosecond(at: Timestamp) -> Timestamp {
     at.checked_sub(SignedDuration::from_nanos(1)).unwrap_or(at)
 }
+
+#[cfg(test)]
+mod test_support {
+    use super::*;
+
+    /// A zone with the built-in rules, so that no test depends on the system.
+    pub fn zone(name: &str) -> Zone {
+        Zone::find_built_in(name).unwrap()
+    }
+
+    pub fn recurring(cron: &str, zone_name: &str) -> Schedule {
+        let cron = CronExpr::parse(cron).unwrap_or_else(|error| panic!("{cron}: {error}"));
+        Schedule::new(ScheduleRule::Recurring(cron), zone(zone_name), CatchUp::Latest)
+    }
+
+    pub fn at(text: &str) -> Timestamp {
+        text.parse().unwrap()
+    }
+}

@@ -143,20 +143,7 @@ pub fn offset_text(offset: Offset) -> String {
 mod tests {
     use super::*;
     use crate::domain::schedule::CatchUp;
-
-    /// A zone with the built-in rules, so that no test depends on the system.
-    fn zone(name: &str) -> Zone {
-        Zone::find_built_in(name).unwrap()
-    }
-
-    fn recurring(cron: &str, zone_name: &str) -> Schedule {
-        let cron = CronExpr::parse(cron).unwrap_or_else(|error| panic!("{cron}: {error}"));
-        Schedule::new(ScheduleRule::Recurring(cron), zone(zone_name), CatchUp::Latest)
-    }
-
-    fn at(text: &str) -> Timestamp {
-        text.parse().unwrap()
-    }
+    use crate::domain::schedule::test_support::{at, recurring};
 
     #[test]
     fn a_schedule_that_runs_once_has_one_run() {

@@ -482,14 +482,9 @@ fn span_in(text: &str, part: &str) -> (usize, usize) {
 
 #[cfg(test)]
 mod tests {
-    use jiff::Timestamp;
-
     use crate::domain::api_error::Refusal;
+    use crate::domain::schedule::test_support::at;
     use crate::domain::schedule::{CatchUp, Schedule, ScheduleError};
-
-    fn at(text: &str) -> Timestamp {
-        text.parse().unwrap()
-    }
 
     fn refusal(cron: &str, zone: &str) -> Refusal {
         Schedule::recurring(cron, zone, CatchUp::Latest).unwrap_err().into()

@@ -333,21 +333,7 @@ fn list(values: &[i8]) -> String {
 mod tests {
     use super::*;
     use crate::domain::api_error::Refusal;
-    use crate::domain::schedule::cron::CronExpr;
-
-    /// A zone with the built-in rules, so that no test depends on the system.
-    fn zone(name: &str) -> Zone {
-        Zone::find_built_in(name).unwrap()
-    }
-
-    fn recurring(cron: &str, zone_name: &str) -> Schedule {
-        let cron = CronExpr::parse(cron).unwrap_or_else(|error| panic!("{cron}: {error}"));
-        Schedule::new(ScheduleRule::Recurring(cron), zone(zone_name), CatchUp::Latest)
-    }
-
-    fn at(text: &str) -> Timestamp {
-        text.parse().unwrap()
-    }
+    use crate::domain::schedule::test_support::{at, recurring, zone};
 
     #[test]
     fn a_schedule_in_words_names_its_zone_and_the_instant_of_a_single_run() {
