@@ -44,7 +44,7 @@ const SHOWN: &str = "name status tags callback.method callback.outcome_from_resp
     retry.max_attempts retry.backoff_minutes retry.backoff_seconds on_failure.email on_failure.pause verification.mode \
     events quiet repeat remind_after_seconds priority";
 
-/// URLs, of which the scheme and the host are shown.
+/// URLs are shown without their path and query.
 const URLS: [&str; 4] = ["callback.url", "on_failure.webhook", "url", "api_url"];
 
 /// The errors of a request: the first of them, and the number of all.
@@ -89,7 +89,11 @@ impl ApplyErrors {
             first.map(|it| Refusal::invalid(vec![it.clone()]).message).collect();
         message += "; nothing was done";
         if self.count > 1 {
-            let cut = if self.count > MAX_ERRORS { "the first 500 of " } else { "" };
+            let cut = if self.count > MAX_ERRORS {
+                format!("the first {MAX_ERRORS} of ")
+            } else {
+                String::new()
+            };
             message = format!("{message}; {cut}{} errors", self.count);
         }
         let error = json!({"code": "validation_error", "message": message, "status": 422});
@@ -166,7 +170,9 @@ fn read_cue(
     let slug = Slug::parse(&read.slug(key)).filter(|_| is_whole || is_namespace(key));
     let rule = if is_whole { SLUG_RULE } else { NAMESPACE_RULE };
     let slug = slug.ok_or_else(|| vec![bad_key(rule)])?;
-    put_cue(JsonFields::of_body(body).map_err(|refusal| vec![refusal])?, slug, policy)
+    let fields = JsonFields::of_body(body).map_err(|refusal| vec![refusal])?;
+    let (cue, refusals) = put_cue(fields, slug, policy);
+    if refusals.is_empty() { Ok(cue) } else { Err(refusals) }
 }
 
 fn read_channel(
@@ -188,7 +194,7 @@ fn bad_key(rule: &str) -> Refusal {
     refusal
 }
 
-/// The fields in which a cue or a channel differs.
+/// The changed fields of a cue or a channel, without values that may be secrets.
 pub fn changed_fields(difference: &Difference) -> Vec<FieldChange> {
     match difference {
         Difference::Nothing => Vec::new(),

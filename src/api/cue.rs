@@ -48,13 +48,13 @@ pub fn new_cue(mut fields: JsonFields<'_>, policy: &AddressPolicy) -> Result<Cue
     Ok(CueRequest { warning: ignored_fields_warning(&names), ..reader.accepted(read)? })
 }
 
-/// Parses the body of a PUT: a whole cue, and its status where it is given. Fields without effect are errors. Returns all
-/// refusals, the validation errors first.
+/// Parses the body of a PUT: a whole cue, and its status where it is given. Fields without effect are errors. The request
+/// counts if there are no refusals. Validation errors come first.
 pub fn put_cue(
     mut fields: JsonFields<'_>,
     slug: Slug,
     policy: &AddressPolicy,
-) -> Result<CueRequest, Vec<Refusal>> {
+) -> (CueRequest, Vec<Refusal>) {
     let mut reader = CueReader::new(policy, Form::Put, None);
     let mut request = reader.read(&mut fields);
     fields.forbid_unknown();
@@ -64,7 +64,7 @@ pub fn put_cue(
     }
     refusals.append(&mut reader.refusals);
     request.fields.slug = Some(slug);
-    if refusals.is_empty() { Ok(request) } else { Err(refusals) }
+    (request, refusals)
 }
 
 /// Parses the body of a PATCH of a cue with the fields `base`. Only what the body names is judged: a stored value may have

@@ -1,5 +1,6 @@
 //! Many cues and channels of one request (contract §4.18).
 
+use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
 use serde::Serialize;
@@ -87,7 +88,7 @@ pub struct FieldChange {
     pub new: Value,
 }
 
-/// A key in which two payloads differ.
+/// A key of a payload that was added, changed or removed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChangedKey {
     /// `None` for the payload as a whole, or what is not listed of it.
@@ -96,7 +97,7 @@ pub struct ChangedKey {
     pub is_there: bool,
 }
 
-/// The keys in which two payloads differ, in their order; `None` if one of them is no object.
+/// Compares two payloads key by key, in the order of the keys. `None` if one of them is not an object.
 pub fn changed_keys(before: &str, after: &str) -> Option<Vec<ChangedKey>> {
     let (before, after) = (read(before.as_bytes()).ok()?, read(after.as_bytes()).ok()?);
     let mut before = before.get().entries()?.peekable();
@@ -105,8 +106,8 @@ pub fn changed_keys(before: &str, after: &str) -> Option<Vec<ChangedKey>> {
     loop {
         let order = match (before.peek(), after.peek()) {
             (None, None) => return Some(changed),
-            (Some(_), None) => std::cmp::Ordering::Less,
-            (None, Some(_)) => std::cmp::Ordering::Greater,
+            (Some(_), None) => Ordering::Less,
+            (None, Some(_)) => Ordering::Greater,
             (Some((old, _)), Some((new, _))) => compare_keys(old, new),
         };
         let old = before.next_if(|_| order.is_le());

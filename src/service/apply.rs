@@ -47,8 +47,8 @@ pub struct Seen {
     new: Option<Result<Cue>>,
 }
 
-/// Compares the cues of a request with those that are stored, and makes those that are not. `room` bounds the bytes of
-/// what it tells of payloads.
+/// Compares the cues of a request with those that are stored, and makes those that are not. `room` is the most bytes for the
+/// names of changed keys of payloads.
 pub fn look(
     read: &ReadTx<'_>,
     user_key: UserKey,
@@ -71,7 +71,7 @@ pub fn look(
     request.cues.iter().map(look_at).collect()
 }
 
-/// What differs. A payload is read only if it may be the same or is small.
+/// Finds the keys in which the payload differs. It is read only if it may be the same or is small.
 fn compare_payloads(
     read: &ReadTx<'_>,
     stored: &Cue,
@@ -301,8 +301,9 @@ impl Job {
         let mut named = stored.iter().filter(|it| it.fields.name == new.name);
         let (first, second) = (named.next(), named.next());
         if let (Some(Channel { id, .. }), Some(Channel { id: second, .. })) = (first, second) {
-            let message =
-                format!("{id}, {second} and others have this name: rename or delete all but one");
+            let message = format!(
+                "several channels have this name, as {id} and {second}: rename or delete all but one"
+            );
             return Err(Error::refused(ErrorCode::InvalidState, message));
         }
         let change_to = |action, id| (Change::new("channel", new.name.clone(), action, id), 0);

@@ -242,6 +242,19 @@ fn check_slug(tx: &WriteTx<'_>, cue: &Cue) -> Result<()> {
     }
 }
 
+/// The body of a PUT, and the file that it comes from.
+#[derive(Debug, Clone)]
+pub struct PutRequest {
+    pub request: CueRequest,
+    pub origin: Option<FileOrigin>,
+}
+
+impl PutRequest {
+    pub fn cue(&self) -> PutCue<'_> {
+        PutCue { request: &self.request, origin: self.origin.as_ref() }
+    }
+}
+
 /// A cue that a PUT describes: the one with its slug becomes it, or is created.
 #[derive(Debug, Clone, Copy)]
 pub struct PutCue<'a> {
@@ -359,17 +372,13 @@ impl PutResult {
 
 /// Writes nothing if the cue is already as described. Refused with `cue_limit_exceeded`, `storage_limit_exceeded`,
 /// `slug_taken`, `invalid_schedule`, and as a validation error if the transport is another one.
-pub fn put(
-    app: &App,
-    caller: &Caller,
-    wanted: Arc<(CueRequest, Option<FileOrigin>)>,
-) -> Result<Pending<PutResult>> {
+pub fn put(app: &App, caller: &Caller, wanted: Arc<PutRequest>) -> Result<Pending<PutResult>> {
     let (now, user_key) = (app.clock.now(), caller.user_key);
     let (plans, context) = (app.config.plans.clone(), ChangeContext::new(app, caller, now));
     let id = CueId::generate(now, random::fill)?.to_string();
     Ok(app.store.write_for(user_key, move |tx| {
         users::check_storage_quota(tx, &plans, user_key, || {
-            let put = PutCue { request: &wanted.0, origin: wanted.1.as_ref() };
+            let put = wanted.cue();
             match put.find(tx, user_key)? {
                 Some(found) => context.replace(tx, &found, put),
                 None => context.insert(tx, put.new_cue(&id, user_key, now)?, put),

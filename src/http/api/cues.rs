@@ -26,7 +26,7 @@ use crate::http::message::{
     Request, Response, read_idempotency_key, to_json, with_payload, with_payload_as,
 };
 use crate::service;
-use crate::service::cues::{FileOrigin, PutAction, PutCue, not_found};
+use crate::service::cues::{FileOrigin, PutAction, PutRequest, not_found};
 use crate::service::manual_runs::{self, FirePayload, FireRequest, ManualRun};
 use crate::store::accounts::idempotency::StoredResponse;
 use crate::store::cues::due_cues;
@@ -138,15 +138,14 @@ pub async fn put(mut request: Request) -> Result<Response> {
     query.finish()?;
     let slug = Slug::parse(&text)
         .ok_or_else(|| Refusal::invalid_value(["path", "slug"], SLUG_RULE, text))?;
-    let put = put_cue(request.fields()?, slug, &request.app.config.callbacks);
-    let put = put.map_err(|refusals| refusals.into_iter().next().unwrap_or_else(not_found))?;
-    reserve_cue(&mut request, new_payload_bytes(&put))?;
-    let (put, now) = (Arc::new((put, origin)), request.now);
+    let (wanted, refusals) = put_cue(request.fields()?, slug, &request.app.config.callbacks);
+    if let Some(refusal) = refusals.into_iter().next() {
+        return Err(refusal.into());
+    }
+    reserve_cue(&mut request, new_payload_bytes(&wanted))?;
+    let (put, now) = (Arc::new(PutRequest { request: wanted, origin }), request.now);
     let wanted = Arc::clone(&put);
-    let dry_run = move |read: &ReadTx<'_>| {
-        let put = PutCue { request: &wanted.0, origin: wanted.1.as_ref() };
-        put.dry_run(read, &caller, now)
-    };
+    let dry_run = move |read: &ReadTx<'_>| wanted.cue().dry_run(read, &caller, now);
     let result = match is_dry_run {
         true => request.app.store.read(dry_run).await?,
         false => service::cues::put(&request.app, &request.caller()?, Arc::clone(&put))?.await?,
@@ -160,7 +159,7 @@ pub async fn put(mut request: Request) -> Result<Response> {
     let view =
         PutView { action, changed: &result.changed, next_run_before: result.next_run_before };
     let body = to_json(&CueView::new(&result.cue, None).with_put(view))?;
-    let payload = Arc::unwrap_or_clone(put).0.payload.flatten().map(|payload| payload.body);
+    let payload = Arc::unwrap_or_clone(put).request.payload.flatten().map(|payload| payload.body);
     Ok(Response::json(status, with_payload(body, payload)))
 }
 

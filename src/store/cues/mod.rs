@@ -119,6 +119,7 @@ pub fn find_by_slug(read: &ReadTx<'_>, user_key: UserKey, slug: &Slug) -> Result
     read.find(select!(columns, "FROM cues WHERE user_key = ?1 AND slug = ?2"), (user_key, slug))
 }
 
+row! {
 /// A cue as the list of its namespace has it.
 #[derive(Debug)]
 pub struct NamedCue {
@@ -126,7 +127,7 @@ pub struct NamedCue {
     pub slug: String,
     pub next_run: Option<Timestamp>,
     pub payload_bytes: i64,
-}
+} }
 
 /// The first of the user's cues in a namespace, in the order of their slugs.
 pub fn list_namespace(
@@ -136,10 +137,7 @@ pub fn list_namespace(
     limit: usize,
 ) -> Result<Vec<NamedCue>> {
     let bounds = SlugFilter::Namespace(namespace.to_owned()).bounds();
-    let rows: Vec<(String, String, Option<Timestamp>, i64)> =
-        read.all(LIST_NAMESPACE, (user_key, bounds, row_count(limit)))?;
-    let cue = |(id, slug, next_run, payload_bytes)| NamedCue { id, slug, next_run, payload_bytes };
-    Ok(rows.into_iter().map(cue).collect())
+    read.all(LIST_NAMESPACE, (user_key, bounds, row_count(limit)))
 }
 
 /// The namespace of the file that a cue comes from; empty for a file without one, `None` if it comes from no file.

@@ -58,7 +58,7 @@ impl Namespace {
     }
 }
 
-/// In the order in which they are written and shown.
+/// Channels are written and shown before cues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {

@@ -72,7 +72,7 @@ fn errors_of(refused: &RefusedRequest) -> &[Value] {
     refused.body["errors"].as_array().map_or(&[], Vec::as_slice)
 }
 
-/// Whether an answer has the errors of a request, of which some are about more than the room of the plan.
+/// Returns whether a refusal has errors of a request. With `counts_limits` those of the limits of the plan count, too.
 pub fn has_errors(refused: &RefusedRequest, counts_limits: bool) -> bool {
     errors_of(refused).iter().any(|error| counts_limits || !is_limit(error))
 }
