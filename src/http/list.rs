@@ -14,7 +14,7 @@ use crate::domain::api_error::Refusal;
 use crate::domain::cue::tags::{MAX_TAGS, TAG_RULE, Tags, is_tag};
 use crate::domain::schedule::{Zone, parse_instant};
 use crate::error::Result;
-use crate::http::limits::Turn;
+use crate::http::limits::turns::Turn;
 use crate::http::message::{Request, Response, append_json};
 use crate::store::{MAX_LIST_BYTES, ReadTx};
 

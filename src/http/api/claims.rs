@@ -14,7 +14,7 @@ use crate::domain::execution::worker::ANONYMOUS;
 use crate::domain::json::JsonStr;
 use crate::domain::time::{JsonTimestamp, instant};
 use crate::error::{Error, Result};
-use crate::http::limits::Turn;
+use crate::http::limits::turns::Turn;
 use crate::http::list::ListBody;
 use crate::http::message::{Request, Response, enclosed, to_json};
 use crate::http::middleware::session::is_valid;

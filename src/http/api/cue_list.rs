@@ -14,7 +14,7 @@ use crate::domain::cue::{CueStatus, Transport};
 use crate::domain::row_keys::{CueKey, UserKey};
 use crate::domain::time::JsonTimestamp;
 use crate::error::Result;
-use crate::http::limits::Turn;
+use crate::http::limits::turns::Turn;
 use crate::http::list::{ListBody, Pagination, Query};
 use crate::http::message::{Request, Response, to_json};
 use crate::store::ReadTx;

@@ -33,7 +33,9 @@ use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::domain::json::{self, JsonError, JsonText};
 use crate::error::{Error, Result};
 use crate::http::assets;
-use crate::http::limits::{Owner, RequestGuard, Reservation, Shares};
+use crate::http::limits::activity::RequestGuard;
+use crate::http::limits::memory::Reservation;
+use crate::http::limits::{Owner, Shares};
 use crate::http::message::{
     BodyStream, BufferedBody, REQUEST_ID, Request, Response, request_id, run_blocking,
 };

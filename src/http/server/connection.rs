@@ -22,7 +22,8 @@ use tokio::net::TcpStream;
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use crate::http::limits::{Activity, CloseReason, RequestGuard, Reservation};
+use crate::http::limits::activity::{Activity, CloseReason, RequestGuard};
+use crate::http::limits::memory::Reservation;
 use crate::http::message::BodyStream;
 use crate::http::middleware::{self, ServerState};
 use crate::system::locks::Mutex;

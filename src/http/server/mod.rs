@@ -17,7 +17,8 @@ use tokio::time::timeout;
 
 use crate::app::App;
 use crate::domain::account::rate_limit::rate_limit_address;
-use crate::http::limits::{Activity, Owner};
+use crate::http::limits::Owner;
+use crate::http::limits::activity::Activity;
 use crate::http::middleware::ServerState;
 use crate::http::router::Route;
 
