@@ -134,6 +134,15 @@ impl Request {
         Ok(Some(place.ok_or_else(too_many_waiting)?))
     }
 
+    /// Waits for a result; `None` if the server stops before it comes.
+    pub async fn unless_stopping<T>(&self, result: impl Future<Output = T>) -> Option<T> {
+        let mut stopping = self.stopping.clone();
+        tokio::select! {
+            result = result => Some(result),
+            _ = stopping.wait_for(|stopping| *stopping) => None,
+        }
+    }
+
     /// Reserves memory for a response of about `bytes`, before the change that it reports: a refused request then
     /// changes nothing. Not needed for responses of up to 64 KiB.
     /// Errors: 503 if the caller has no room.

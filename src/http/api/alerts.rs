@@ -60,11 +60,8 @@ pub async fn run_test(
     let on_attempt = Box::new(move |attempt| drop(end.send(attempt)));
     let test = PendingTest::begin(&request.app, request.user_key()?, on_attempt)?;
     test.send(channel_id).await?;
-    let mut stopping = request.stopping.clone();
-    let attempt = tokio::select! {
-        ended = timeout(limit, ended) => ended.ok().and_then(std::result::Result::ok),
-        _ = stopping.wait_for(|stopping| *stopping) => None,
-    };
+    let ended = request.unless_stopping(timeout(limit, ended)).await;
+    let attempt = ended.and_then(|in_time| in_time.ok()?.ok());
     let of = attempt.as_ref();
     let body = json!({
         "id": test.id,

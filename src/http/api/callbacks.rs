@@ -28,11 +28,8 @@ pub async fn test(mut request: Request) -> Result<Response> {
         // Nobody waits for it if the client has gone away.
         drop(end.send(result));
     })?;
-    let mut stopping = request.stopping.clone();
-    let result = tokio::select! {
-        ended = ended => ended.map_err(|error| Error::fault_from("a test call has no result", error))?,
-        _ = stopping.wait_for(|stopping| *stopping) => return Err(server_stops()),
-    };
+    let result = request.unless_stopping(ended).await.ok_or_else(server_stops)?;
+    let result = result.map_err(|error| Error::fault_from("a test call has no result", error))?;
     Response::from_body(&TestCallView::new(method, &url, &result))
 }
 

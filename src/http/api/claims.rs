@@ -89,7 +89,6 @@ async fn await_work(
     filter: &ClaimFilter,
     limit: u32,
 ) -> Result<Option<(ClaimableList, Turn)>> {
-    let mut stopping = request.stopping.clone();
     // Subscribed before the first read, so that an execution that becomes claimable during it is not missed.
     let mut notifier = request.app.notifiers.claim.subscribe();
     let found = list_claimable(request, filter, limit).await?;
@@ -101,13 +100,9 @@ async fn await_work(
     let mut check_at = Instant::now() + KEY_CHECK_INTERVAL;
     loop {
         // Other users' work notifies too, so the deadline does not move with each notification.
-        let changed = tokio::select! {
-            changed = timeout_at(check_at, notifier.changed()) => changed,
-            _ = stopping.wait_for(|stopping| *stopping) => return Ok(None),
-        };
-        match changed {
-            Ok(Err(_)) => return Ok(None),
-            Ok(Ok(())) => {
+        match request.unless_stopping(timeout_at(check_at, notifier.changed())).await {
+            None | Some(Ok(Err(_))) => return Ok(None),
+            Some(Ok(Ok(()))) => {
                 let found = list_claimable(request, filter, limit).await?;
                 if !found.0.executions.is_empty() {
                     // After the list, so that nothing is returned that was read after a revocation.
@@ -115,7 +110,7 @@ async fn await_work(
                     return Ok(Some(found));
                 }
             }
-            Err(_) => {
+            Some(Err(_)) => {
                 require_valid_key(request).await?;
                 check_at = Instant::now() + KEY_CHECK_INTERVAL;
             }
