@@ -7,6 +7,7 @@
 //! - `preview`: the schedule of a preview, in the fields of a cue or in words.
 //! - `refusal`: the body of an error.
 //! - `channel`, `test_call`: the fields of a channel, and of a test call of a callback.
+//! - `view`: the macro that declares the object of a response.
 //! - `work`: what workers send and receive: claims, heartbeats, reports of outcomes.
 
 pub mod apply;
@@ -18,4 +19,5 @@ pub mod fields;
 pub mod preview;
 pub mod refusal;
 pub mod test_call;
+pub mod view;
 pub mod work;

@@ -1,8 +1,8 @@
 //! `/v1/executions/{execution_id}/attempts` and `/request`: what was sent, and how each attempt ended.
 
-use serde::ser::SerializeMap;
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
+use crate::api::view::view;
 use crate::domain::account::user::SECRET_OVERLAP;
 use crate::domain::api_error::ErrorCode;
 use crate::domain::execution::ExecutionStatus;
@@ -129,30 +129,21 @@ struct AttemptList<'a> {
     attempts: Vec<AttemptView<'a>>,
 }
 
-/// An attempt (contract §5.8). `result` is `null` while it runs.
-#[derive(Debug)]
-struct AttemptView<'a>(&'a Attempt);
-
-impl Serialize for AttemptView<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
-        let it = self.0;
-        let mut object = serializer.serialize_map(None)?;
-        object.serialize_entry("attempt", &it.number)?;
-        object.serialize_entry("started_at", &it.started_at.map(JsonTimestamp))?;
-        object.serialize_entry("ended_at", &it.ended_at().map(JsonTimestamp))?;
-        object.serialize_entry("duration_ms", &it.duration.map(|duration| duration.as_millis()))?;
-        object.serialize_entry("result", &it.end.map(AttemptEnd::as_str))?;
-        object.serialize_entry("cause", &it.cause.map(FailureCause::as_str))?;
-        object.serialize_entry("http_status", &it.http_status)?;
-        object.serialize_entry("error_message", &it.error_message)?;
-        object.serialize_entry("response_headers", &it.response_headers.as_ref())?;
-        object.serialize_entry("response_body", &it.response_body.as_deref().map(shown_body))?;
-        object.serialize_entry(
-            "response_truncated",
-            &it.response_body.as_ref().is_some_and(|body| body.len() > MAX_SHOWN_BODY),
-        )?;
-        object.serialize_entry("next_retry", &it.next_retry.map(JsonTimestamp))?;
-        object.serialize_entry("worker_id", &it.worker_id)?;
-        object.end()
+view! {
+    /// An attempt (contract §5.8). `result` is `null` while it runs.
+    AttemptView(it: &Attempt) {
+        "attempt": it.number,
+        "started_at": it.started_at.map(JsonTimestamp),
+        "ended_at": it.ended_at().map(JsonTimestamp),
+        "duration_ms": it.duration.map(|duration| duration.as_millis()),
+        "result": it.end.map(AttemptEnd::as_str),
+        "cause": it.cause.map(FailureCause::as_str),
+        "http_status": it.http_status,
+        "error_message": it.error_message,
+        "response_headers": it.response_headers.as_ref(),
+        "response_body": it.response_body.as_deref().map(shown_body),
+        "response_truncated": it.response_body.as_ref().is_some_and(|body| body.len() > MAX_SHOWN_BODY),
+        "next_retry": it.next_retry.map(JsonTimestamp),
+        "worker_id": it.worker_id,
     }
 }

@@ -3,10 +3,9 @@
 use std::time::Duration;
 
 use hyper::StatusCode;
-use serde::ser::SerializeMap;
-use serde::{Serialize, Serializer};
 use tokio::time::Instant;
 
+use crate::api::view::view;
 use crate::api::work::{Claim, ClaimRequest};
 use crate::domain::api_error::ErrorCode;
 use crate::domain::execution::LEASE;
@@ -139,27 +138,17 @@ async fn list_claimable(
     request.read_list(false, move |read| claims::list(read, user_key, &filter, limit)).await
 }
 
-/// An execution in the list of claimable ones (contract §7.1).
-#[derive(Debug)]
-struct ClaimableView<'a>(&'a ClaimableExecution);
-
-impl Serialize for ClaimableView<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
-        let it = self.0;
-        let mut object = serializer.serialize_map(None)?;
-        object.serialize_entry("attempt", &it.attempt)?;
-        object.serialize_entry("cue_id", &it.cue_id)?;
-        object.serialize_entry("cue_name", &it.cue_name)?;
-        object.serialize_entry("execution_id", &it.id.to_string())?;
-        object.serialize_entry("id", &it.id.to_string())?;
-        // A worker always receives an object.
-        object.serialize_entry(
-            "payload",
-            &it.payload.as_deref().map_or(JsonStr::EMPTY_OBJECT, JsonStr::stored),
-        )?;
-        object.serialize_entry("scheduled_for", &JsonTimestamp(it.scheduled_for))?;
-        object.serialize_entry("task", &it.task)?;
-        object.end()
+view! {
+    /// An execution in the list of claimable ones (contract §7.1). A worker always receives an object as its payload.
+    ClaimableView(it: &ClaimableExecution) {
+        "attempt": it.attempt,
+        "cue_id": it.cue_id,
+        "cue_name": it.cue_name,
+        "execution_id": it.id.to_string(),
+        "id": it.id.to_string(),
+        "payload": it.payload.as_deref().map_or(JsonStr::EMPTY_OBJECT, JsonStr::stored),
+        "scheduled_for": JsonTimestamp(it.scheduled_for),
+        "task": it.task,
     }
 }
 

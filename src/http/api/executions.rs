@@ -2,10 +2,10 @@
 //! in `claims`, the attempts in `attempts`, the replay of many in `bulk`.
 
 use hyper::StatusCode;
-use serde::ser::SerializeMap;
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::api::view::view;
 use crate::api::work::{read_bounded_text, read_evidence, read_report};
 use crate::domain::execution::attempt::{FailureCause, shown_body};
 use crate::domain::execution::outcome::{
@@ -214,58 +214,40 @@ pub async fn append_evidence(request: Request) -> Result<Response> {
     })
 }
 
-/// All fields of an execution (contract §5.1). `outcome` and `verdict` are absent until they exist.
-#[derive(Debug)]
-pub struct ExecutionView<'a>(pub &'a ExecutionDetails);
-
-impl Serialize for ExecutionView<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
-        let details = self.0;
-        let (it, outcome) = (&details.execution, details.outcome.as_ref());
-        let mut object = serializer.serialize_map(None)?;
-        object.serialize_entry("id", &it.id.to_string())?;
-        object.serialize_entry("cue_id", &details.cue_id)?;
-        object.serialize_entry("cue_name", &details.cue_name)?;
-        object.serialize_entry("status", &it.status.as_str())?;
-        object.serialize_entry("scheduled_for", &JsonTimestamp(it.scheduled_for))?;
-        object.serialize_entry("triggered_by", &it.triggered_by.as_str())?;
-        object.serialize_entry(
-            "replayed_from",
-            &it.replayed_from.map(|original| original.to_string()),
-        )?;
-        object.serialize_entry("attempts", &it.attempts)?;
-        object.serialize_entry("max_attempts", &details.max_attempts)?;
-        object.serialize_entry("http_status", &it.http_status)?;
-        object.serialize_entry("error_message", &it.error_message)?;
-        object.serialize_entry("response_body", &it.response_body.as_deref().map(shown_body))?;
-        object.serialize_entry("cause", &it.cause.map(FailureCause::as_str))?;
-        object.serialize_entry("duration_ms", &it.duration.map(|duration| duration.as_millis()))?;
-        object.serialize_entry("late_ms", &it.lateness().map(|lateness| lateness.as_millis()))?;
-        object.serialize_entry("started_at", &it.started_at.map(JsonTimestamp))?;
-        object.serialize_entry("last_attempt_at", &it.last_attempt_at.map(JsonTimestamp))?;
-        object.serialize_entry("delivered_at", &it.delivered_at.map(JsonTimestamp))?;
-        object.serialize_entry("next_retry", &it.next_retry.map(JsonTimestamp))?;
-        object.serialize_entry("waits_for", &WaitView::of(details))?;
-        object.serialize_entry("expires_at", &it.expires_at.map(JsonTimestamp))?;
-        object.serialize_entry("outcome_due_at", &it.outcome_due_at.map(JsonTimestamp))?;
-        object.serialize_entry("claimed_by_worker", &it.claimed_by_worker)?;
-        object.serialize_entry("claimed_at", &it.claimed_at.map(JsonTimestamp))?;
-        object.serialize_entry("lease_expires_at", &it.lease_expires_at.map(JsonTimestamp))?;
-        object.serialize_entry("outcome_state", &it.outcome_state.map(OutcomeState::as_str))?;
-        object.serialize_entry(
-            "evidence",
-            &outcome.and_then(|outcome| outcome.report.evidence.fields()),
-        )?;
-        object.serialize_entry("created_at", &JsonTimestamp(it.created_at))?;
-        object.serialize_entry("updated_at", &JsonTimestamp(it.updated_at))?;
-        if let Some(outcome) = outcome.map(OutcomeView) {
-            object.serialize_entry("outcome", &outcome)?;
-        }
-        if let Some(verdict) = outcome.and_then(|outcome| outcome.verdict.as_ref()).map(VerdictView)
-        {
-            object.serialize_entry("verdict", &verdict)?;
-        }
-        object.end()
+view! {
+    /// All fields of an execution (contract §5.1). `outcome` and `verdict` are absent until they exist.
+    pub ExecutionView(details: &ExecutionDetails) {
+        "id": details.execution.id.to_string(),
+        "cue_id": details.cue_id,
+        "cue_name": details.cue_name,
+        "status": details.execution.status.as_str(),
+        "scheduled_for": JsonTimestamp(details.execution.scheduled_for),
+        "triggered_by": details.execution.triggered_by.as_str(),
+        "replayed_from": details.execution.replayed_from.map(|original| original.to_string()),
+        "attempts": details.execution.attempts,
+        "max_attempts": details.max_attempts,
+        "http_status": details.execution.http_status,
+        "error_message": details.execution.error_message,
+        "response_body": details.execution.response_body.as_deref().map(shown_body),
+        "cause": details.execution.cause.map(FailureCause::as_str),
+        "duration_ms": details.execution.duration.map(|duration| duration.as_millis()),
+        "late_ms": details.execution.lateness().map(|lateness| lateness.as_millis()),
+        "started_at": details.execution.started_at.map(JsonTimestamp),
+        "last_attempt_at": details.execution.last_attempt_at.map(JsonTimestamp),
+        "delivered_at": details.execution.delivered_at.map(JsonTimestamp),
+        "next_retry": details.execution.next_retry.map(JsonTimestamp),
+        "waits_for": WaitView::of(details),
+        "expires_at": details.execution.expires_at.map(JsonTimestamp),
+        "outcome_due_at": details.execution.outcome_due_at.map(JsonTimestamp),
+        "claimed_by_worker": details.execution.claimed_by_worker,
+        "claimed_at": details.execution.claimed_at.map(JsonTimestamp),
+        "lease_expires_at": details.execution.lease_expires_at.map(JsonTimestamp),
+        "outcome_state": details.execution.outcome_state.map(OutcomeState::as_str),
+        "evidence": details.outcome.as_ref().and_then(|outcome| outcome.report.evidence.fields()),
+        "created_at": JsonTimestamp(details.execution.created_at),
+        "updated_at": JsonTimestamp(details.execution.updated_at),
+        "outcome" [optional]: details.outcome.as_ref().map(OutcomeView),
+        "verdict" [optional]: details.outcome.as_ref().and_then(|it| it.verdict.as_ref()).map(VerdictView),
     }
 }
 
@@ -287,22 +269,14 @@ impl<'a> WaitView<'a> {
     }
 }
 
-/// The outcome that a worker reported.
-#[derive(Debug)]
-pub struct OutcomeView<'a>(pub &'a Outcome);
-
-impl Serialize for OutcomeView<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
-        let Outcome { report, recorded_at, .. } = self.0;
-        let mut object = serializer.serialize_map(None)?;
-        object.serialize_entry("success", &report.success)?;
-        object.serialize_entry("result", &report.result)?;
-        object.serialize_entry("metadata", &report.metadata.as_ref())?;
-        object.serialize_entry("recorded_at", &JsonTimestamp(*recorded_at))?;
-        if let Some(error) = report.error.as_deref() {
-            object.serialize_entry("error", &error)?;
-        }
-        object.end()
+view! {
+    /// The outcome that a worker reported.
+    pub OutcomeView(outcome: &Outcome) {
+        "success": outcome.report.success,
+        "result": outcome.report.result,
+        "metadata": outcome.report.metadata.as_ref(),
+        "recorded_at": JsonTimestamp(outcome.recorded_at),
+        "error" [optional]: outcome.report.error.as_deref(),
     }
 }
 
@@ -322,18 +296,12 @@ pub struct EvidenceView<'a> {
     pub evidence: Option<&'a JsonText>,
 }
 
-/// The verdict of a person about an outcome.
-#[derive(Debug)]
-pub struct VerdictView<'a>(pub &'a Verdict);
-
-impl Serialize for VerdictView<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
-        let verdict = self.0;
-        let mut object = serializer.serialize_map(None)?;
-        object.serialize_entry("valid", &verdict.valid)?;
-        object.serialize_entry("reason", &verdict.reason)?;
-        object.serialize_entry("verified_at", &JsonTimestamp(verdict.verified_at))?;
-        object.end()
+view! {
+    /// The verdict of a person about an outcome.
+    pub VerdictView(verdict: &Verdict) {
+        "valid": verdict.valid,
+        "reason": verdict.reason,
+        "verified_at": JsonTimestamp(verdict.verified_at),
     }
 }
 

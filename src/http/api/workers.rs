@@ -1,10 +1,9 @@
 //! `/v1/workers`: heartbeats, list and removal of workers.
 
 use jiff::Timestamp;
-use serde::ser::SerializeMap;
-use serde::{Serialize, Serializer};
 use serde_json::json;
 
+use crate::api::view::view;
 use crate::api::work::Heartbeat;
 use crate::domain::execution::worker::{HeartbeatStatus, Worker};
 use crate::domain::time::{JsonTimestamp, instant};
@@ -38,22 +37,14 @@ pub async fn remove(request: Request) -> Result<Response> {
     Ok(Response::no_content())
 }
 
-/// A worker in the list (contract §7.5) at an instant.
-#[derive(Debug)]
-struct WorkerView<'a>(&'a Worker, Timestamp);
-
-impl Serialize for WorkerView<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
-        let Self(worker, now) = self;
-        let silence = now.duration_since(worker.last_heartbeat).as_secs().max(0);
-        let status = HeartbeatStatus::at(worker.last_heartbeat, *now);
-        let mut object = serializer.serialize_map(None)?;
-        object.serialize_entry("worker_id", &worker.worker_id)?;
-        object.serialize_entry("handlers", &worker.handlers)?;
-        object.serialize_entry("last_heartbeat", &JsonTimestamp(worker.last_heartbeat))?;
-        object.serialize_entry("seconds_since_heartbeat", &silence)?;
-        object.serialize_entry("heartbeat_status", status.as_str())?;
-        object.serialize_entry("registered_since", &JsonTimestamp(worker.registered_since))?;
-        object.end()
+view! {
+    /// A worker in the list (contract §7.5) at an instant.
+    WorkerView(worker: &Worker, now: Timestamp) {
+        "worker_id": worker.worker_id,
+        "handlers": worker.handlers,
+        "last_heartbeat": JsonTimestamp(worker.last_heartbeat),
+        "seconds_since_heartbeat": now.duration_since(worker.last_heartbeat).as_secs().max(0),
+        "heartbeat_status": HeartbeatStatus::at(worker.last_heartbeat, *now).as_str(),
+        "registered_since": JsonTimestamp(worker.registered_since),
     }
 }
