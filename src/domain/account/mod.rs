@@ -2,6 +2,7 @@
 
 pub mod credentials;
 pub mod device_login;
+pub mod holdings;
 pub mod plan;
 pub mod rate_limit;
 pub mod session;

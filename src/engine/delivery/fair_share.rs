@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 
+use crate::domain::account::holdings::Holdings;
 use crate::domain::row_keys::UserKey;
 use crate::store::fair_queue::Grant;
 
@@ -21,25 +22,24 @@ const MAX_REMEMBERED: usize = 1_024;
 #[derive(Debug)]
 pub struct AccountShares {
     all: usize,
-    in_use: usize,
-    held: HashMap<UserKey, usize>,
+    held: Holdings<UserKey>,
 }
 
 impl AccountShares {
     pub fn new(all: usize) -> Self {
-        Self { all, in_use: 0, held: HashMap::new() }
+        Self { all, held: Holdings::none() }
     }
 
     pub fn in_use(&self) -> usize {
-        self.in_use
+        self.held.total()
     }
 
     pub fn free(&self) -> usize {
-        self.all.saturating_sub(self.in_use)
+        self.all.saturating_sub(self.in_use())
     }
 
     pub fn held(&self, user_key: UserKey) -> usize {
-        self.held.get(&user_key).copied().unwrap_or(0)
+        self.held.of(user_key)
     }
 
     pub fn room(&self, user_key: UserKey) -> usize {
@@ -51,22 +51,15 @@ impl AccountShares {
     /// one whatever it needs, so that no amount waits forever.
     pub fn has_room(&self, user_key: UserKey, amount: usize) -> bool {
         let most = if self.held(user_key) == 0 { self.free() } else { self.room(user_key) };
-        amount <= most || self.in_use == 0
+        amount <= most || self.in_use() == 0
     }
 
     pub fn take(&mut self, user_key: UserKey, amount: usize) {
-        self.in_use += amount;
-        *self.held.entry(user_key).or_default() += amount;
+        self.held.add(user_key, amount);
     }
 
     pub fn release(&mut self, user_key: UserKey, amount: usize) {
-        self.in_use = self.in_use.saturating_sub(amount);
-        if let Some(held) = self.held.get_mut(&user_key) {
-            *held = held.saturating_sub(amount);
-            if *held == 0 {
-                self.held.remove(&user_key);
-            }
-        }
+        self.held.remove(user_key, amount);
     }
 }
 

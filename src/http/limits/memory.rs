@@ -1,9 +1,9 @@
 //! Memory for bodies and replies under way: together they hold at most the budget, and a caller a quarter of it. However
 //! much some callers hold, there is room for an ordinary request of the others.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
+use crate::domain::account::holdings::Holdings;
 use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::error::{Error, Result};
 use crate::http::limits::Owner;
@@ -29,14 +29,7 @@ const RETRY_AFTER: u32 = 1;
 #[derive(Debug)]
 pub struct Budget {
     limit: usize,
-    held: Mutex<Holdings>,
-}
-
-#[derive(Debug, Default)]
-struct Holdings {
-    total: usize,
-    /// Callers that hold something; the budget bounds their number.
-    by_owner: HashMap<Owner, usize>,
+    held: Mutex<Holdings<Owner>>,
 }
 
 /// Bytes that one caller holds of the budget. Dropping it returns them.
@@ -49,7 +42,7 @@ pub struct Reservation {
 
 impl Budget {
     pub fn new(limit: usize) -> Self {
-        Self { limit, held: Mutex::default() }
+        Self { limit, held: Mutex::new(Holdings::none()) }
     }
 
     /// An empty reservation, to grow with a body that arrives.
@@ -70,8 +63,7 @@ impl Budget {
 
     /// Whether the caller holds its part of the budget, without room for an ordinary request.
     pub fn is_used_up_by(&self, owner: Owner) -> bool {
-        let own = self.held.lock().by_owner.get(&owner).copied().unwrap_or(0);
-        own + self.small_share() > self.limit / CALLER_FRACTION
+        self.held.lock().of(owner) + self.small_share() > self.limit / CALLER_FRACTION
     }
 
     fn small_share(&self) -> usize {
@@ -79,8 +71,8 @@ impl Budget {
     }
 
     /// Checks that `owner` may hold further `bytes`.
-    fn check(&self, held: &Holdings, bytes: usize, owner: Owner) -> Result<()> {
-        let own = held.by_owner.get(&owner).copied().unwrap_or(0);
+    fn check(&self, held: &Holdings<Owner>, bytes: usize, owner: Owner) -> Result<()> {
+        let own = held.of(owner);
         let wanted = own.saturating_add(bytes);
         if wanted > self.limit / CALLER_FRACTION {
             return Err(busy(
@@ -88,29 +80,12 @@ impl Budget {
             ));
         }
         let of_all = self.limit - self.limit / RESERVE_FRACTION;
-        let left_by_others = of_all.saturating_sub(held.total - own);
+        let left_by_others = of_all.saturating_sub(held.total() - own);
         let has_share = wanted <= (left_by_others / 2).max(self.small_share());
-        if has_share && held.total.saturating_add(bytes) <= self.limit {
+        if has_share && held.total().saturating_add(bytes) <= self.limit {
             Ok(())
         } else {
             Err(busy("The server is handling too many large requests; try again in 1 s"))
-        }
-    }
-}
-
-impl Holdings {
-    fn add(&mut self, bytes: usize, owner: Owner) {
-        self.total += bytes;
-        *self.by_owner.entry(owner).or_default() += bytes;
-    }
-
-    fn remove(&mut self, bytes: usize, owner: Owner) {
-        self.total -= bytes;
-        if let Some(held) = self.by_owner.get_mut(&owner) {
-            *held -= bytes;
-            if *held == 0 {
-                self.by_owner.remove(&owner);
-            }
         }
     }
 }
@@ -125,7 +100,7 @@ impl Reservation {
         };
         let mut held = self.budget.held.lock();
         self.budget.check(&held, more, self.owner)?;
-        held.add(more, self.owner);
+        held.add(self.owner, more);
         self.bytes = bytes;
         Ok(())
     }
@@ -137,8 +112,8 @@ impl Reservation {
             return self.grow_to(bytes);
         }
         let mut held = self.budget.held.lock();
-        held.add(bytes, self.owner);
-        held.remove(self.bytes, self.owner);
+        held.add(self.owner, bytes);
+        held.remove(self.owner, self.bytes);
         self.bytes = bytes;
         Ok(())
     }
@@ -151,7 +126,7 @@ impl Reservation {
 impl Drop for Reservation {
     fn drop(&mut self) {
         if self.bytes > 0 {
-            self.budget.held.lock().remove(self.bytes, self.owner);
+            self.budget.held.lock().remove(self.owner, self.bytes);
         }
     }
 }
@@ -170,7 +145,7 @@ mod tests {
     const LIMIT: usize = 64 << 20;
 
     fn total(budget: &Budget) -> usize {
-        budget.held.lock().total
+        budget.held.lock().total()
     }
 
     /// As much as each of these users gets, in pieces of 1 KiB.
@@ -195,7 +170,7 @@ mod tests {
                 && budget.reserve(Owner::Account(UserKey::new(300)), SMALL_SHARE).is_err()
         );
         drop(held);
-        assert_eq!((total(&budget), budget.held.lock().by_owner.len()), (0, 0));
+        assert_eq!((total(&budget), budget.held.lock().holders()), (0, 0));
     }
 
     #[test]
