@@ -10,7 +10,7 @@ use hyper::{Method, StatusCode};
 
 use crate::domain::api_error::ErrorCode;
 use crate::error::{Error, Result};
-use crate::http::message::{Request, Response};
+use crate::http::message::{HTML, Request, Response};
 
 // `BUILD`, `INDEX` and `FILES`, from `src/build/page.rs`.
 include!(concat!(env!("OUT_DIR"), "/page_files.rs"));
@@ -51,12 +51,8 @@ const HEADERS: [(HeaderName, &str); 5] = [
 ];
 
 pub async fn index(request: Request) -> Result<Response> {
-    let text = CompressedText {
-        content_type: "text/html; charset=utf-8",
-        gzip: Bytes::from_static(INDEX),
-        version: BUILD,
-    };
-    Ok(as_page(text.respond(&request.headers, || inflate(INDEX))?, CONTENT_SECURITY_POLICY))
+    let text = CompressedText { content_type: HTML, gzip: INDEX, version: BUILD };
+    Ok(as_page(text.respond(&request.headers)?, CONTENT_SECURITY_POLICY))
 }
 
 /// How the addresses of the screens begin: `ROUTES` in `page/app/router.js`.
@@ -105,14 +101,11 @@ pub fn file_of_build(
     gzip: &'static [u8],
     version: &str,
 ) -> Result<Response> {
-    let text = CompressedText { content_type, gzip: Bytes::from_static(gzip), version };
+    let response = CompressedText { content_type, gzip, version }.respond(&request.headers)?;
+    let for_ever = HeaderValue::from_static("public, max-age=31536000, immutable");
     let same_origin = HeaderValue::from_static("same-origin");
-    Ok(text
-        .respond(&request.headers, || inflate(gzip))?
-        .with(
-            header::CACHE_CONTROL,
-            HeaderValue::from_static("public, max-age=31536000, immutable"),
-        )
+    Ok(response
+        .with(header::CACHE_CONTROL, for_ever)
         .with(HeaderName::from_static("cross-origin-resource-policy"), same_origin))
 }
 
@@ -127,15 +120,20 @@ fn not_found() -> Error {
 #[derive(Debug, Clone)]
 pub struct CompressedText<'a> {
     pub content_type: &'static str,
-    pub gzip: Bytes,
+    pub gzip: &'static [u8],
     /// Without quotes: another text at the same path has another version.
     pub version: &'a str,
 }
 
 impl CompressedText<'_> {
     /// Responds with the text in an encoding that the client accepts, or with 304 if the client has this version.
-    /// Errors: [`Error::Fault`] if `inflated`, the text for clients that do not accept gzip, is `None`.
-    pub fn respond(
+    /// Errors: [`Error::Fault`] if it is damaged.
+    pub fn respond(&self, headers: &HeaderMap) -> Result<Response> {
+        self.respond_with(headers, || inflate(self.gzip))
+    }
+
+    /// As [`Self::respond`]; clients that do not accept gzip get the text that `inflated` returns.
+    pub fn respond_with(
         &self,
         headers: &HeaderMap,
         inflated: impl FnOnce() -> Option<Bytes>,
@@ -152,7 +150,7 @@ impl CompressedText<'_> {
         let response = if is_known {
             Response { status: StatusCode::NOT_MODIFIED, ..Response::no_content() }
         } else if is_gzip {
-            Response::text(StatusCode::OK, self.content_type, self.gzip.clone())
+            Response::text(StatusCode::OK, self.content_type, self.gzip)
                 .with(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"))
         } else {
             let damaged = || Error::fault("a text of the program cannot be decompressed");

@@ -2,13 +2,12 @@
 //! their style sheet and script, and the texts that `cued docs` prints.
 
 use hyper::StatusCode;
-use hyper::body::Bytes;
 use hyper::header::{self, HeaderMap, HeaderValue};
 
 use crate::domain::api_error::ErrorCode;
 use crate::error::{Error, Result};
 use crate::http::assets::{CompressedText, as_page, file_of_build, inflate, path_parts};
-use crate::http::message::{Request, Response};
+use crate::http::message::{HTML, Request, Response};
 
 // `BUILD`, `PAGES`, `NOT_FOUND` and `FILES`, from `src/build/docs.rs`.
 include!(concat!(env!("OUT_DIR"), "/docs_files.rs"));
@@ -55,12 +54,8 @@ impl DocsPage {
     }
 
     fn respond(&self, headers: &HeaderMap) -> Result<Response> {
-        let text = CompressedText {
-            content_type: "text/html; charset=utf-8",
-            gzip: Bytes::from_static(self.gzip),
-            version: BUILD,
-        };
-        Ok(as_page(text.respond(headers, || inflate(self.gzip))?, CONTENT_SECURITY_POLICY))
+        let text = CompressedText { content_type: HTML, gzip: self.gzip, version: BUILD };
+        Ok(as_page(text.respond(headers)?, CONTENT_SECURITY_POLICY))
     }
 }
 

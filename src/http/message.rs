@@ -50,6 +50,8 @@ const MAX_KEY: usize = 255;
 /// hold twice what has arrived; with a quarter, a body of 2 MB is moved 25 times.
 const MIN_GROWTH: usize = 4 << 10;
 
+pub const HTML: &str = "text/html; charset=utf-8";
+
 pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// `Retry-After` in seconds while the database cannot be used (contract §2.4).
@@ -452,7 +454,7 @@ impl Response {
     }
 
     pub fn html(status: StatusCode, text: String) -> Self {
-        Self::text(status, "text/html; charset=utf-8", text)
+        Self::text(status, HTML, text)
     }
 
     pub fn text(status: StatusCode, content_type: &'static str, text: impl Into<Bytes>) -> Self {

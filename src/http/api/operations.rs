@@ -88,12 +88,9 @@ pub fn document() -> Option<Bytes> {
 
 /// `GET /openapi.json`. A page of any site may read it: it is the same for everybody.
 pub async fn openapi(request: Request) -> Result<Response> {
-    let text = CompressedText {
-        content_type: "application/json",
-        gzip: Bytes::from_static(COMPRESSED),
-        version: &VERSION,
-    };
-    let response = text.respond(&request.headers, document)?;
+    let text =
+        CompressedText { content_type: "application/json", gzip: COMPRESSED, version: &VERSION };
+    let response = text.respond_with(&request.headers, document)?;
     Ok(response
         .with(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"))
         .with(header::ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*")))
@@ -291,10 +288,12 @@ pub async fn status(request: Request) -> Result<Response> {
 /// The status of a server whose database can be read, with the reason where there is one.
 pub fn server_state(app: &App, is_held: bool) -> (&'static str, Option<Cow<'static, str>>) {
     let poller = poller_status(app, &app.engine_stats.last_pass(), is_held);
-    let reason = match is_held {
-        _ if app.store.is_corrupt() => Some(DAMAGED.into()),
-        true => Some("held: a restored copy fires no cue until you run `cued promote`".into()),
-        false => app.clock_fault().map(|fault| fault.reason().into()),
+    let reason = if app.store.is_corrupt() {
+        Some(DAMAGED.into())
+    } else if is_held {
+        Some("held: a restored copy fires no cue until you run `cued promote`".into())
+    } else {
+        app.clock_fault().map(|fault| fault.reason().into())
     };
     (overall(database_status(app, true), poller), reason)
 }
