@@ -15,6 +15,7 @@ use crate::domain::execution::attempt::FailureCause;
 use crate::domain::ids::ExecutionId;
 use crate::domain::schedule::{Zone, parse_instant};
 use crate::error::{Error, Result};
+use crate::http::list::ListBody;
 use crate::http::message::{Request, Response, to_json, to_refusal};
 use crate::service::bulk::{
     BulkAction, BulkCall, BulkRequest, BulkResults, CueAction, IN_PROGRESS, MAX_IDS, MAX_MATCHED,
@@ -45,24 +46,25 @@ enum Targets<F> {
 /// The ids of the objects to change, or the answer to a repeated request or a dry run.
 type Resolution = std::result::Result<Vec<String>, Response>;
 
-/// The answer of `/v1/cues/bulk`. `matched` is the sum of `done` and the length of `failed`.
-#[derive(Debug, Serialize)]
-struct BulkView<'a> {
-    matched: usize,
-    done: usize,
-    failed: Vec<RefusedView<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    execution_ids: Option<Vec<String>>,
+/// The names in an answer, and what it says beside the numbers.
+struct AnswerForm {
+    changed: &'static str,
+    refused: &'static str,
+    has_messages: bool,
+    has_executions: bool,
 }
 
-/// The answer to a replay of many. `matched` is the sum of `replayed` and the length of `skipped`.
-#[derive(Debug, Serialize)]
-struct ReplayView<'a> {
-    matched: usize,
-    replayed: usize,
-    skipped: Vec<RefusedView<'a>>,
-    execution_ids: Vec<String>,
-}
+const DONE: AnswerForm =
+    AnswerForm { changed: "done", refused: "failed", has_messages: true, has_executions: false };
+
+const FIRED: AnswerForm = AnswerForm { has_executions: true, ..DONE };
+
+const REPLAYED: AnswerForm = AnswerForm {
+    changed: "replayed",
+    refused: "skipped",
+    has_messages: false,
+    has_executions: true,
+};
 
 #[derive(Debug, Serialize)]
 struct RefusedView<'a> {
@@ -84,7 +86,11 @@ pub async fn change_cues(request: Request) -> Result<Response> {
         move |read: &ReadTx<'_>| cue_list::select(read, user_key, &filter, MAX_MATCHED + 1)
     };
     let ids = targets.resolve(&request, call.as_ref(), is_dry_run, "narrow it", select).await?;
-    let render = if action == CueAction::Fire { render_fired } else { render_done };
+    let render = if action == CueAction::Fire {
+        |done: &BulkResults| render(done, done.ids.len(), &FIRED)
+    } else {
+        |done: &BulkResults| render(done, done.ids.len(), &DONE)
+    };
     run_to_end(request, BulkAction::Cues(action), ids, call, render).await
 }
 
@@ -115,7 +121,8 @@ pub async fn replay(request: Request) -> Result<Response> {
         }
     };
     let ids = targets.resolve(&request, call.as_ref(), is_dry_run, narrower, select).await?;
-    run_to_end(request, BulkAction::Replay, ids, call, render_replays).await
+    let render = |done: &BulkResults| render(done, done.execution_ids.len(), &REPLAYED);
+    run_to_end(request, BulkAction::Replay, ids, call, render).await
 }
 
 /// Each id once and in its usual spelling. Ids sort by the time of creation.
@@ -294,40 +301,25 @@ async fn run_to_end(
     done.map(Response::stored)
 }
 
-fn render_done(done: &BulkResults) -> Result<StoredResponse> {
-    render(done, None)
-}
-
-fn render_fired(done: &BulkResults) -> Result<StoredResponse> {
-    render(done, Some(done.execution_ids.iter().map(ToString::to_string).collect()))
-}
-
-fn render(done: &BulkResults, execution_ids: Option<Vec<String>>) -> Result<StoredResponse> {
-    let failed = done.refused.iter().map(|(id, refusal)| {
-        let code = refusal.code.text_and_status().0;
-        RefusedView { id, code, message: Some(&refusal.message) }
+/// `matched` is the sum of those that were changed and those that were refused.
+fn render(done: &BulkResults, changed: usize, form: &AnswerForm) -> Result<StoredResponse> {
+    let matched = changed + done.refused.len();
+    let counts = format!("{{\"matched\":{matched},\"{}\":{changed}}}", form.changed);
+    let refused = done.refused.iter().map(|(id, refusal)| RefusedView {
+        id,
+        code: refusal.code.text_and_status().0,
+        message: form.has_messages.then_some(&*refusal.message),
     });
-    let failed: Vec<_> = failed.collect();
-    let matched = done.ids.len() + failed.len();
-    answer(&BulkView { matched, done: done.ids.len(), failed, execution_ids })
+    let mut body = ListBody::after(&counts, form.refused, refused)?;
+    if form.has_executions {
+        let ids: Vec<String> = done.execution_ids.iter().map(ToString::to_string).collect();
+        body = body.with("execution_ids", &to_json(&ids)?);
+    }
+    Ok(StoredResponse { status: 200, body: body.into_text() })
 }
 
 fn render_deleted(done: &BulkResults) -> Result<StoredResponse> {
     let skipped: Vec<&str> = done.refused.iter().map(|(id, _)| id.as_str()).collect();
-    answer(&json!({"deleted": done.ids, "skipped": skipped}))
-}
-
-fn render_replays(done: &BulkResults) -> Result<StoredResponse> {
-    let skipped = done.refused.iter().map(|(id, refusal)| {
-        let code = refusal.code.text_and_status().0;
-        RefusedView { id, code, message: None }
-    });
-    let skipped: Vec<_> = skipped.collect();
-    let replayed = done.execution_ids.len();
-    let execution_ids = done.execution_ids.iter().map(ToString::to_string).collect();
-    answer(&ReplayView { matched: replayed + skipped.len(), replayed, skipped, execution_ids })
-}
-
-fn answer(body: &impl Serialize) -> Result<StoredResponse> {
-    Ok(StoredResponse { status: 200, body: to_json(body)? })
+    let body = json!({"deleted": done.ids, "skipped": skipped}).to_string();
+    Ok(StoredResponse { status: 200, body })
 }
