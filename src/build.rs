@@ -1,7 +1,5 @@
 //! Compiles `build/malloc.c` into the program, and compresses the texts that the program contains.
 
-#[path = "build/crc32.rs"]
-mod crc32;
 #[path = "build/docs.rs"]
 mod docs;
 #[path = "build/markdown.rs"]
@@ -14,8 +12,6 @@ use std::path::Path;
 use std::{env, fs, io};
 
 use miniz_oxide::deflate::compress_to_vec;
-
-use crate::crc32::crc32;
 
 /// The highest level. The texts are compressed once in each build.
 const LEVEL: u8 = 10;
@@ -53,6 +49,11 @@ fn gzip(content: &[u8]) -> Vec<u8> {
     // The length is modulo 2^32.
     file.extend((content.len() as u32).to_le_bytes());
     file
+}
+
+fn crc32(content: &[u8]) -> u32 {
+    let shifted = |crc: u32, _| if crc & 1 == 1 { (crc >> 1) ^ 0xedb8_8320 } else { crc >> 1 };
+    !content.iter().fold(!0, |crc, byte| (0..8).fold(crc ^ u32::from(*byte), shifted))
 }
 
 /// The first 48 bits of the FNV-1a hash of texts, as 12 hexadecimal digits.
