@@ -391,10 +391,10 @@ impl<'a> JsonFields<'a> {
         let items = self.list_of(name, value, &count)?;
         self.each(name, &items, |loc, item| {
             let text = self.text_of(loc.clone(), item, &(0..=usize::MAX))?;
-            match is_valid(&text) {
-                true => Some(text),
-                false => self.error(loc, "value_error", format!("Value error, {rule}"), item),
+            if is_valid(&text) {
+                return Some(text);
             }
+            self.error(loc, "value_error", format!("Value error, {rule}"), item)
         })
     }
 

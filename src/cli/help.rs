@@ -217,11 +217,11 @@ fn for_manual(command: Command) -> Command {
     let shown = |arg: Arg| arg.hide_short_help(false).hide_long_help(false);
     let is_new_cue =
         command.get_name() == "add" && command.get_arguments().any(|arg| arg.get_id() == "edit");
-    let command = match is_new_cue {
+    let command = if is_new_cue {
         // The synopsis knows groups that are required, and no "required unless".
-        true => command
-            .group(ArgGroup::new("named").args(["name", "edit"]).required(true).multiple(true)),
-        false => command,
+        command.group(ArgGroup::new("named").args(["name", "edit"]).required(true).multiple(true))
+    } else {
+        command
     };
     command.mut_args(shown).mut_subcommands(for_manual)
 }

@@ -127,15 +127,13 @@ fn exit_with(error: &clap::Error, variable: Option<String>) -> ! {
         std::process::exit(USAGE);
     }
     // Without the standard streams the message is lost; the exit code remains.
-    drop(match error.use_stderr() {
+    drop(if error.use_stderr() {
         // In the voice of all other errors.
-        true => {
-            let text = in_plain_words(error);
-            let text =
-                text.strip_prefix("error:").map_or(text.clone(), |rest| format!("cued:{rest}"));
-            print_error(&format!("{text}{}", source.unwrap_or_default()))
-        }
-        false => error.print(),
+        let text = in_plain_words(error);
+        let text = text.strip_prefix("error:").map_or(text.clone(), |rest| format!("cued:{rest}"));
+        print_error(&format!("{text}{}", source.unwrap_or_default()))
+    } else {
+        error.print()
     });
     std::process::exit(error.exit_code())
 }

@@ -223,12 +223,14 @@ fn summary_lines(summary: &DatabaseSummary, now: Timestamp) -> Vec<String> {
         ),
     ];
     lines.extend(summary.next_due.map(|due| format!("next due    {due}")));
-    lines.extend(summary.last_seen.map(|seen| match seen > now {
-        true => format!(
+    lines.extend(summary.last_seen.map(|seen| {
+        if seen <= now {
+            return format!("last seen   {seen}");
+        }
+        format!(
             "last seen   {seen}: ahead of the clock ({now}); nothing fires by schedule until then, or until `cued clock \
              accept`"
-        ),
-        false => format!("last seen   {seen}"),
+        )
     }));
     lines.extend(summary.held_since.map(|since| {
         format!("on hold     since {since}: nothing fires or is delivered until `cued promote`")

@@ -90,13 +90,11 @@ fn described(stored: &StoredSchedule, difference: &Difference, now: Timestamp) -
         format!("{} built in, {} in the system", text(built_in), text(system))
     };
     let next = [built_in.next_after(now), system.next_after(now)];
-    let next = match next == others || next[0] != next[1] {
-        true => format!("next run {}", both(next)),
-        false => format!(
-            "next run {} in both, first other run {}",
-            next[0].map_or_else(String::new, instant),
-            both(others)
-        ),
+    let next = if next == others || next[0] != next[1] {
+        format!("next run {}", both(next))
+    } else {
+        let first = next[0].map_or_else(String::new, instant);
+        format!("next run {first} in both, first other run {}", both(others))
     };
     Some(format!("({}): {next}", stored.timezone))
 }

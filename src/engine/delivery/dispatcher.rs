@@ -253,13 +253,13 @@ impl Dispatcher {
                 record_attempt(tx, record, &firer)?;
             }
             let done = first(tx)?;
-            let claimed = match may_claim {
-                true if fail_expired(tx, &firer)? => {
-                    tx.wake(WakeSet { send: true, ..WakeSet::default() });
-                    Vec::new()
-                }
-                true => claims.lock().claim(tx, now, calls.as_ref())?,
-                false => Vec::new(),
+            let claimed = if !may_claim {
+                Vec::new()
+            } else if fail_expired(tx, &firer)? {
+                tx.wake(WakeSet { send: true, ..WakeSet::default() });
+                Vec::new()
+            } else {
+                claims.lock().claim(tx, now, calls.as_ref())?
             };
             for ClaimedDelivery { attempt_ref: it, .. } in &claimed {
                 events::execution(tx, EventType::ExecutionStarted, it.user_key, it.key, now);

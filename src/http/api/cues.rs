@@ -146,9 +146,10 @@ pub async fn put(mut request: Request) -> Result<Response> {
     let (put, now) = (Arc::new(PutRequest { request: wanted, origin }), request.now);
     let wanted = Arc::clone(&put);
     let dry_run = move |read: &ReadTx<'_>| wanted.cue().dry_run(read, &caller, now);
-    let result = match is_dry_run {
-        true => request.app.store.read(dry_run).await?,
-        false => service::cues::put(&request.app, &request.caller()?, Arc::clone(&put))?.await?,
+    let result = if is_dry_run {
+        request.app.store.read(dry_run).await?
+    } else {
+        service::cues::put(&request.app, &request.caller()?, Arc::clone(&put))?.await?
     };
     let (status, action) = match result.action {
         PutAction::Created if is_dry_run => (StatusCode::OK, "created"),

@@ -171,9 +171,10 @@ fn end_sessions(call: &Call<'_>) -> Result {
 }
 
 fn print_secret(call: &Call<'_>, is_replaced: bool) -> Result {
-    let (path, field, receivers) = match call.is_set("alert") {
-        true => ("/v1/auth/alert-webhook-secret", "alert_webhook_secret", "receiver of alerts"),
-        false => ("/v1/auth/webhook-secret", "webhook_secret", "receiver of deliveries"),
+    let (path, field, receivers) = if call.is_set("alert") {
+        ("/v1/auth/alert-webhook-secret", "alert_webhook_secret", "receiver of alerts")
+    } else {
+        ("/v1/auth/webhook-secret", "webhook_secret", "receiver of deliveries")
     };
     let (context, output) = (call.context, &call.context.output);
     let print = |secret: &Value| text_of(secret, field);

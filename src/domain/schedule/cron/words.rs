@@ -169,10 +169,12 @@ fn days_of_months(days: &Values, months: &Values) -> (Option<String>, bool) {
             let lacks = |month: &usize| days.last() + 1 > SURE_DAYS[*month];
             // Nobody expects every day up to 31 in every month.
             let is_plain = months.is_all() && (is_one || first <= 28);
-            let rest = match months.values.iter().any(lacks) && !is_plain {
-                true if is_one => ", where it exists",
-                true => ", where they exist",
-                false => "",
+            let rest = if is_plain || !months.values.iter().any(lacks) {
+                ""
+            } else if is_one {
+                ", where it exists"
+            } else {
+                ", where they exist"
             };
             format!("on {} of {of}{rest}", days_of_month(days))
         }

@@ -130,11 +130,11 @@ impl FieldReader<'_> {
             fields.insert(Entry { key: field.to_owned(), place: entry.place, value });
         }
         let Some(object) = fields.get_mut(field) else { return };
-        let known = match object.is_object() {
-            true => object.insert(Entry { key: part.to_owned(), place: entry.place, value }),
+        if !object.is_object() {
             // `payload: 5` beside `task: x`.
-            false => return self.check_once(Some(object.place), field, entry),
-        };
+            return self.check_once(Some(object.place), field, entry);
+        }
+        let known = object.insert(Entry { key: part.to_owned(), place: entry.place, value });
         let path = if part == TEXT { field.to_owned() } else { format!("{field}.{part}") };
         self.check_once(known.map(|known| known.place), &path, entry);
     }

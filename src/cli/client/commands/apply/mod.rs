@@ -144,12 +144,12 @@ fn apply(call: &Call<'_>) -> Result<(), CliError> {
     if (is_for_programs || !is_shown) && !(has_failed && done.is_empty()) {
         print_all(context, &done)?;
     }
-    match is_for_programs {
-        false if end.is_err() && changed > 0 => {
+    if !is_for_programs && changed > 0 {
+        if end.is_err() {
             context.output.note(&format!("{written}; run it again"))?;
+        } else {
+            print_line(&summary(&done))?;
         }
-        false if changed > 0 => print_line(&summary(&done))?,
-        _ => {}
     }
     if end.is_err() && !run.refusals.is_empty() {
         context.output.note(&run.refusals.text(""))?;
@@ -159,9 +159,10 @@ fn apply(call: &Call<'_>) -> Result<(), CliError> {
 }
 
 fn print_all(context: &Context, changes: &[Change]) -> Result<(), CliError> {
-    match context.output.format.is_for_programs() {
-        true => print_changes(context, changes),
-        false => print_plan(context, changes),
+    if context.output.format.is_for_programs() {
+        print_changes(context, changes)
+    } else {
+        print_plan(context, changes)
     }
 }
 

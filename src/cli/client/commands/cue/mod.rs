@@ -401,13 +401,11 @@ pub fn fire(call: &Call<'_>) -> Result {
             ("scheduled for", output.times.instant(&text_of(run, "scheduled_for")).into()),
         ]
     })?;
-    match output.is_short() {
-        true => {
-            let id = text_of(&answer.value()?, "execution_id");
-            print_note(&format!("Follow it: cued run wait {}", output.id(&id)))
-        }
-        false => Ok(()),
+    if !output.is_short() {
+        return Ok(());
     }
+    let id = text_of(&answer.value()?, "execution_id");
+    print_note(&format!("Follow it: cued run wait {}", output.id(&id)))
 }
 
 /// The instant of a run, which may be in words. Local times are those of the cue.

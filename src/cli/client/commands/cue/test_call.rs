@@ -54,10 +54,11 @@ fn test(call: &Call<'_>) -> Result {
     if result["result"] == "success" {
         return Ok(());
     }
-    Err(CliError::WaitedFailed(match output.format.is_for_programs() {
-        true => format!("the test call failed: {}", message_of(&result)),
+    Err(CliError::WaitedFailed(if output.format.is_for_programs() {
+        format!("the test call failed: {}", message_of(&result))
+    } else {
         // The lines above have the reason.
-        false => "the test call failed".to_owned(),
+        "the test call failed".to_owned()
     }))
 }
 

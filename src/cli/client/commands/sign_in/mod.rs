@@ -341,10 +341,10 @@ fn remove(name: &str) -> Result {
         }
     });
     let others = others?.join(", ");
-    match others.is_empty() {
-        true => Ok(()),
-        false => print_note(&format!("No profile is current now; name one by --profile: {others}")),
+    if others.is_empty() {
+        return Ok(());
     }
+    print_note(&format!("No profile is current now; name one by --profile: {others}"))
 }
 
 /// Prints the account of the key, where both come from, and the other profiles.

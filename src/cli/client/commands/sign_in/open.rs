@@ -113,10 +113,9 @@ fn start(url: &str) -> bool {
     // A list of programs; the first is preferred.
     let chosen = environment("BROWSER").and_then(|list| list.split(':').next().map(str::to_owned));
     let has_screen = || environment("DISPLAY").or_else(|| environment("WAYLAND_DISPLAY")).is_some();
-    let usual = || match cfg!(target_os = "macos") {
-        true => Some("open".to_owned()),
-        false => has_screen().then(|| "xdg-open".to_owned()),
-    };
+    let is_mac = cfg!(target_os = "macos");
+    let name = if is_mac { "open" } else { "xdg-open" };
+    let usual = || (is_mac || has_screen()).then(|| name.to_owned());
     let Some(program) = chosen.filter(|program| !program.is_empty()).or_else(usual) else {
         return false;
     };
