@@ -15,7 +15,7 @@ const alerts = await load("screens/alerts.js");
 const channels = await load("screens/channels.js");
 const { loadForm } = await load("screens/channels/form.js");
 const { parse } = await load("app/router.js");
-const { spanOf } = await load("screens/day/plan.js");
+const { spanOf } = await load("screens/day.js");
 
 const WORDS = Object.getOwnPropertyNames(Object.prototype);
 const sources = readdirSync(FOLDER, { recursive: true })

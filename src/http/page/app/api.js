@@ -1,6 +1,6 @@
 // The only caller of fetch. Addresses are relative: the page works below any path.
 import { sawServerTime } from "./time.js";
-import { state, stored, update } from "./state.js";
+import { attempt, state, stored, update } from "./state.js";
 
 const TIMEOUT_MS = 30_000;
 
@@ -89,12 +89,8 @@ export function randomKey() {
 
 /** The error of a response; its texts in words of the page, `raw` as the API said it. */
 async function failure({ status, headers }, content, quiet) {
-  let parsed = {};
-  try {
-    parsed = JSON.parse(content);
-  } catch {
-    // A proxy in between answers with a page of its own.
-  }
+  // A proxy in between answers with a page of its own.
+  const parsed = attempt(() => JSON.parse(content), {});
   const { code, message, field, span } = parsed.error || {};
   const text = message || `The server returned ${status}.`;
   const error = new ApiError(status, code || "http_" + status, text, {

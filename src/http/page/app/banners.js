@@ -44,13 +44,12 @@ export function bannerList(state, { now = Date.now(), skew = 0, frozen = false }
       `This server's clock is ${apart} this device's.`, "Times on this page are the server's."],
     [waitUntil > now, "wait", "warn",
       `Too many requests: wait ${Math.ceil((waitUntil - now) / 1000)} s.`],
-    [isNear, "quota", isOver ? "bad" : "warn",
-      quota, `${number(runs?.used)} of ${number(runs?.limit)}.${lift}`],
+    [isNear, "quota", isOver ? "bad" : "warn", quota,
+      `${number(runs?.used)} of ${number(runs?.limit)}.${lift}`],
     [isLimited(cues?.limit) && cues.active >= cues.limit, "cues", "warn",
       "Limit of active cues reached.", `${number(cues?.active)} of ${
         number(cues?.limit)}: pause or delete one first.${lift}`],
-    [live === "polling", "live", "warn",
-      "Not live.", "Up to 10 seconds old."],
+    [live === "polling", "live", "warn", "Not live.", "Up to 10 seconds old."],
     [newBuild, "build", "", "A new version of this page is available."],
   ].filter(([isShown]) => isShown)
     .map(([, id, kind, text, more = ""]) => ({ id, kind, text, more }));

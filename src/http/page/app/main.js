@@ -9,7 +9,7 @@ import * as events from "./events.js";
 import * as keyboard from "./keyboard.js";
 import { go, parse } from "./router.js";
 import * as server from "./server.js";
-import { next, nextTheme, onRender, set, settings, state, update } from "./state.js";
+import { ZONES, next, nextTheme, onRender, set, settings, state, update } from "./state.js";
 import { isFrozen } from "./time.js";
 import { capital, isLimited } from "./words.js";
 
@@ -198,8 +198,6 @@ const screen = ({ title, titleMore, note, actions }) => html`<div class="stack"
       note ? html`<p class="muted">${note}</p>` : ""}</div>
     <div class="actions">${actions}</div></header>${body()}</div>`;
 
-const ZONES = [["yours", "Your time"], ["cue", "Cue's time"], ["utc", "UTC"]];
-
 function tools() {
   if (state.signedOut) return "";
   const email = state.user?.email || "";
@@ -249,8 +247,7 @@ function drawNavigation() {
   document.querySelector("[data-nav=alerts] span").dataset.unread =
     !unread ? "" : unread > 99 ? "99+" : unread;
   for (const entry of document.querySelectorAll("[data-nav]")) {
-    if (entry.dataset.nav === here) entry.setAttribute("aria-current", "page");
-    else entry.removeAttribute("aria-current");
+    entry.ariaCurrent = entry.dataset.nav === here ? "page" : null;
   }
 }
 

@@ -33,11 +33,10 @@ const PHRASES = [
   [/^Extra inputs are not permitted$/, "This field is not known"],
   [/^Input should be greater than or equal to /, "Must be at least "],
   [/^Input should be less than or equal to /, "Must be at most "],
-  [/^Input should be a valid integer.*/, "Must be a whole number"],
-  [/^Input should be a valid number.*/, "Must be a number"],
-  [/^Input should be a valid boolean.*/, "Must be true or false"],
-  [/^Input should be a valid list.*/, "Must be a list"],
-  [/^Input should be a valid string.*/, "Must be a text"],
+  [/^Input should be a valid (integer|number|boolean|list|string).*/, (_, type) => "Must be " + {
+    integer: "a whole number", number: "a number", boolean: "true or false", list: "a list",
+    string: "a text",
+  }[type]],
   [/^Input should be (an object|a valid dictionary).*/, "Must be a JSON object: { … }"],
   [/^Input should be an instant like (\S+).*/, "Must be a date and a time, such as $1"],
   [/^Input should be (.*)/, (_, choices) => "Must be " + choices.replaceAll("'", "")],
@@ -51,6 +50,8 @@ const PHRASES = [
   // A run is an execution in the API alone.
   [/\b([Aa])n execution\b/g, "$1 run"],
   [/(?<![\w.])([Ee])xecution(s?)\b(?!\.?\w)/g, (_, e, s) => (e === "E" ? "Run" : "run") + s],
+  [NAMED, (name) => NAMES[name]],
+  [/^[a-z]+(?=[ :])/, capital], // an address stays as it is
 ];
 
 /** What the API says of an instant in the past, as a time of `zone`; null for other texts. Pure. */
@@ -61,20 +62,14 @@ export function inThePast(text, zone) {
 
 /** A sentence of the API, without the name of its field. Pure. */
 export function phrase(text) {
-  const past = inThePast(text, yourZone());
-  if (past) return past;
-  let said = text;
-  for (const [found, better] of PHRASES) said = said.replace(found, better);
-  said = said.replace(NAMED, (name) => NAMES[name]);
-  return said.replace(/^[a-z]+(?=[ :])/, capital); // an address stays as it is
+  return inThePast(text, yourZone())
+    ?? PHRASES.reduce((said, [found, better]) => said.replace(found, better), text);
 }
 
 /** `{message, problems}` of a refusal as the page shows them. Pure. */
 export function spoken({ code, message = "", problems }) {
   const told = problems.map((problem) => ({ ...problem, msg: phrase(problem.msg) }));
-  if (code !== "validation_error" || !told.length) {
-    return { message: phrase(message), problems: told };
-  }
-  const [{ loc, msg }] = told;
-  return { message: `${capital(nameOf(loc))}: ${msg}`, problems: told };
+  const [first] = code === "validation_error" ? told : [];
+  const said = first ? `${capital(nameOf(first.loc))}: ${first.msg}` : phrase(message);
+  return { message: said, problems: told };
 }

@@ -1,5 +1,6 @@
 // Addresses: all that a screen shows is in the hash, so that it can be shared and bookmarked.
 import { address } from "./api.js";
+import { attempt } from "./state.js";
 
 // Pattern of each screen's path; its group is the id. The first match counts.
 const ROUTES = Object.entries({
@@ -26,7 +27,8 @@ export function parse(hash) {
   const text = (hash || "").replace(/^#?\/?/, "");
   const [, path, search] = /^([^?]*?)\/*(?:\?([^]*))?$/.exec(text);
   const [screen, pattern] = ROUTES.find(([, pattern]) => pattern.test(path));
-  const id = decode(pattern.exec(path)[1]);
+  const [, part = null] = pattern.exec(path);
+  const id = part && attempt(() => decodeURIComponent(part), part);
   return { screen, id, query: Object.fromEntries(new URLSearchParams(search)), hash: "#/" + text };
 }
 
@@ -49,11 +51,5 @@ export function go(hash, { replace = false } = {}) {
 }
 
 export const reload = () => dispatchEvent(new HashChangeEvent("hashchange"));
-
-function decode(segment = null) {
-  try {
-    return segment && decodeURIComponent(segment);
-  } catch {
-    return segment;
-  }
-}
+/** Shows the screen as it is once something was done, if it was. */
+export const reloadAfter = async (doing) => (await doing) && reload();

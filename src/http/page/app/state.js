@@ -58,14 +58,16 @@ const DEFAULTS = {
   alerts_seen: {}, // id of an account -> the instant after its newest alert that was shown
 };
 
-/** What `run` returns, or `otherwise`: a browser may keep nothing in localStorage. */
-export function stored(run, otherwise) {
+/** What `run` returns, or `otherwise` where it fails. */
+export function attempt(run, otherwise) {
   try {
-    return run(localStorage);
+    return run();
   } catch {
     return otherwise;
   }
 }
+/** The same with localStorage, in which a browser may keep nothing. */
+export const stored = (run, otherwise) => attempt(() => run(localStorage), otherwise);
 
 export const settings = { ...DEFAULTS, ...stored((storage) => JSON.parse(storage.getItem(KEY))) };
 
@@ -76,6 +78,8 @@ export function set(name, value) {
   if (value) document.documentElement.dataset[name] = value;
   else delete document.documentElement.dataset[name];
 }
+
+export const ZONES = [["yours", "Your time"], ["cue", "Cue's time"], ["utc", "UTC"]];
 
 /** Shows the next choice of a setting, such as `next("theme", ["", "light", "dark"])`. */
 export const next = (name, values) =>

@@ -1,5 +1,5 @@
 // Times: the server's time, zones, and their texts. Pure but for the clock of this device.
-import { settings } from "./state.js";
+import { attempt, settings } from "./state.js";
 
 const SKEW_STEP_MS = 1_000; // `Date` has whole seconds; smaller differences are noise
 
@@ -19,8 +19,7 @@ export const skewMs = () => (isFrozen() ? 0 : server.skew);
 export const serverNow = () => server.frozen ?? Date.now() + server.skew;
 
 /** Milliseconds of an instant of the API; one without a zone is UTC. */
-export const instant = (text) =>
-  Date.parse(/(Z|[+-]\d\d:?\d\d)$/.test(text) ? text : text + "Z");
+export const instant = (text) => Date.parse(/(Z|[+-]\d\d:?\d\d)$/.test(text) ? text : text + "Z");
 
 export const browserZone = () => Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC";
 export const yourZone = () => settings.zone || browserZone();
@@ -35,14 +34,9 @@ const formats = new Map(); // by zone, hours and fields
 function format(zone, fields) {
   const key = zone + settings.hour12 + JSON.stringify(fields);
   if (!formats.has(key)) {
-    let formatter = null;
-    try {
-      const hourCycle = settings.hour12 ? "h12" : "h23";
-      formatter = new Intl.DateTimeFormat("en-GB", { timeZone: zone, hourCycle, ...fields });
-    } catch {
-      // An old browser with a new zone: texts of the server are shown instead.
-    }
-    formats.set(key, formatter);
+    const options = { timeZone: zone, hourCycle: settings.hour12 ? "h12" : "h23", ...fields };
+    // An old browser with a new zone: texts of the server are shown instead.
+    formats.set(key, attempt(() => new Intl.DateTimeFormat("en-GB", options), null));
   }
   return formats.get(key);
 }

@@ -74,9 +74,7 @@ const MESSAGES = {
 
 export function why({ cause, http_status: status, error_message: message }) {
   if (cause === "expired") return CAUSES[cause][0] + (/; the last [^]*/.exec(message) ?? "");
-  if (message) {
-    return MESSAGES[message] || message.replaceAll("the callback", "the URL");
-  }
+  if (message) return MESSAGES[message] || message.replaceAll("the callback", "the URL");
   if (status && (!CAUSES[cause] || cause.startsWith("status_"))) {
     return `the URL returned ${status}`;
   }
@@ -109,6 +107,7 @@ export const ruleText = ({ cron, every }) => (every ? `every ${every}` : cron ??
 
 export const lateText = (ms) => (ms === null || ms === undefined ? "" : `late ${duration(ms)}`);
 export const plural = (count, one) => `${number(count)} ${count === 1 ? one : one + "s"}`;
+export const sumOf = (list, field) => list.reduce((sum, entry) => sum + entry[field], 0);
 export const number = (value) => Number(value).toLocaleString("en-GB");
 export const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 

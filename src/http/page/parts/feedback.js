@@ -23,12 +23,25 @@ const dialog = (name) => async (...given) => {
 };
 export const openDialog = dialog("openDialog");
 export const confirm = dialog("confirm");
-export const prompt = dialog("prompt");
+const ask = dialog("prompt");
 export const showShortcuts = dialog("showShortcuts");
 
 /** Asks, then runs what was asked for as `act` does; resolves to nothing if it was not done. */
 export const confirmed = async (title, action, text, run, done) =>
   (await confirm({ danger: true, title, action, text })) && act(run, done);
+
+/** Asks for values, as `prompt` of dialog.js does, and shows `done` once they were sent. */
+export async function prompt({ done, ...question }) {
+  const answer = await ask(question);
+  if (answer) tell(done, answer);
+  return answer;
+}
+
+/** Shows a text or a function of the result, if there is one. */
+function tell(done, result) {
+  const text = typeof done === "function" ? done(result) : done;
+  if (text) toast(text);
+}
 
 const MANY = 20; // things; for an action on more, their number is typed
 
@@ -38,12 +51,11 @@ export const confirmMany = (verb, count, noun, text, danger, isTyped = true) => 
   type: isTyped && count > MANY ? count : null,
 });
 
-/** Runs an action and shows `done` (a text or a function of the result) or the error. */
+/** Runs an action and shows `done` or the error. */
 export async function act(run, done) {
   try {
     const result = await run();
-    const text = typeof done === "function" ? done(result) : done;
-    if (text) toast(text);
+    tell(done, result);
     return result ?? true;
   } catch (error) {
     return toastError(error);

@@ -1,8 +1,8 @@
 // Pieces of every screen.
 import { html, nothing } from "../lit/lit-html.js";
 import { settings } from "../app/state.js";
-import { absolute, exact, instant, offsetMinutes, relative, serverNow, shownZone,
-  yourZone } from "../app/time.js";
+import { absolute, exact, instant, offsetMinutes, relative, serverNow, shownZone, yourZone } from
+  "../app/time.js";
 import { capital, number, stateOf, stateOfRun } from "../app/words.js";
 
 export const button = (text, run, kind, { id, off = false, label } = {}) => html`<button
@@ -16,6 +16,16 @@ export const muted = (text) => html`<span class="muted">${text}</span>`;
 
 export const card = (id, title, beside, content) => html`<section class="card" id=${id || nothing}>
   <header><h2>${title}</h2>${beside}</header>${content}</section>`;
+
+/** A card of parts with room around them. */
+export const panel = (id, title, beside, ...content) =>
+  card(id, title, beside, html`<div class="pad stack">${content}</div>`);
+
+/** What a card without rows says. */
+export const noRows = (text) => html`<p class="pad muted">${text}</p>`;
+
+export const folded = (summary, content, kind) => html`<details><summary class=${kind || nothing}>${
+  summary}</summary>${content}</details>`;
 
 /** The pairs `[name, value]` that have a value. */
 export const facts = (pairs, kind = "") => html`<dl class="facts ${kind}">${pairs

@@ -7,12 +7,10 @@ const LONGEST_WORD = 100_000; // Linux takes 131,072 bytes in one argument; a le
 
 const bodyText = (body) => (typeof body === "string" ? body : body ? JSON.stringify(body) : "");
 
-// A lone half of a pair cannot be encoded.
-const wellFormed = (text) => text.toWellFormed?.() ?? text;
-
-// Characters that an address must not have, and braces and brackets, which are patterns for curl.
-const safePath = (path) =>
-  path.replace(/[^\w%~!$&'()*+,;=:@/?.-]+/g, (part) => encodeURIComponent(wellFormed(part)));
+// Characters that an address must not have, and braces and brackets, which are patterns for curl. A
+// lone half of a pair cannot be encoded.
+const safePath = (path) => path.replace(/[^\w%~!$&'()*+,;=:@/?.-]+/g, (part) =>
+  encodeURIComponent(part.toWellFormed()));
 
 /** `word(text)`, or a long text on standard input. JSON has no line that is the bare word END. */
 const given = (text, word, input) => text.length * 4 > LONGEST_WORD
@@ -50,4 +48,4 @@ print(urllib.request.urlopen(request).read().decode())`;
 }
 
 // The escapes of a JSON string mean the same in Python.
-const pythonText = (text) => JSON.stringify(wellFormed(text));
+const pythonText = (text) => JSON.stringify(text.toWellFormed());

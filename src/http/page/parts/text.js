@@ -16,12 +16,10 @@ function copyByHand(text) {
   // Outside of an open dialog nothing can be selected.
   (document.querySelector("dialog[open]") || document.body).append(area);
   area.select();
-  try {
-    return document.execCommand("copy");
-  } finally {
-    area.remove();
-    before?.focus?.();
-  }
+  const isCopied = document.execCommand("copy");
+  area.remove();
+  before?.focus?.();
+  return isCopied;
 }
 
 const valueOf = (value) => (typeof value === "function" ? value() : value);
@@ -44,8 +42,7 @@ const snippets = () => import("./snippets.js");
 
 const copyCall = (call, label, name) => () => {
   const found = valueOf(call);
-  return found && act(async () =>
-    void copy((await snippets())[name](found), `Copied as ${label}`));
+  return found && act(async () => void copy((await snippets())[name](found), `Copied as ${label}`));
 };
 
 /** A menu for an API call, or a function that may return one; `more` has `[label, text]` pairs. */

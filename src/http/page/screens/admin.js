@@ -1,6 +1,6 @@
 // Operator: the users of this server and who may register, its backups, its health and warnings.
-import { button, card, confirmed, empty, html, loadOverview, loadUser, plural, post, reload, state,
-  tabs, when } from "../kit.js";
+import { button, confirmed, empty, html, loadOverview, loadUser, panel, plural, post, reloadAfter,
+  state, tabs, when } from "../kit.js";
 import * as backups from "./admin/backups.js";
 import * as health from "./admin/health.js";
 import * as users from "./admin/users.js";
@@ -40,20 +40,17 @@ export const leave = (data) => clearTimeout(data.searching);
 
 function held() {
   const since = state.overview?.server.held_since;
-  return !since ? "" : card("held", "Copy on hold",
-    button("Promote", promote, "primary danger", { id: "promote" }), html`<div class="pad stack">
-      <p>This server runs on a copy, on hold since ${when(since, { only: "absolute", full: true })}.
-      Nothing fires, and no mail or notification is sent.</p><p class="muted">Promote it if it
-      replaces the original server. To try out a backup, leave it on hold.</p></div>`);
+  return !since ? "" : panel("held", "Copy on hold",
+    button("Promote", promote, "primary danger", { id: "promote" }), html`<p>This server runs on a
+      copy, on hold since ${when(since, { only: "absolute", full: true })}. Nothing fires, and no
+      mail or notification is sent.</p><p class="muted">Promote it if it replaces the original
+      server. To try out a backup, leave it on hold.</p>`);
 }
 
-async function promote() {
-  const done = await confirmed("Promote this copy?", "Promote", `Its cues fire from now on, and what
-    fell due while it was on hold runs now, as far as each cue catches up. If the original server
-    still runs, both call each URL. You cannot undo this.`,
-  () => post("v1/admin/promote"), promoted);
-  if (done) reload();
-}
+const promote = () => reloadAfter(confirmed("Promote this copy?", "Promote", `Its cues fire from
+  now on, and what fell due while it was on hold runs now, as far as each cue catches up. If the
+  original server still runs, both call each URL. You cannot undo this.`,
+  () => post("v1/admin/promote"), promoted));
 
 /** What a promotion sets going, as a sentence. Pure. */
 export function promoted({ overdue: { cues = 0, executions: runs = 0 } = {} }) {

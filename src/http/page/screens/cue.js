@@ -1,9 +1,9 @@
 // One cue: what it is, when it runs next, how its runs went, and what can be done with it.
 import { PLAIN_FIELDS, anchor, attemptsOf, awaitsResult, badge, badges, button, bytes, capital,
   card, catchUpText, copyButton, copyKey, copyLine, copyMenu, cuePath, duration, facts, flowText,
-  get, getCue, go, hasChannel, html, isSilent, link, managed, menu, missReason, muted, nextRuns,
-  note, number, plural, reload, ruleText, sendsMail, silence, stateOfRun, toast, triggerText,
-  waitText, when, whyLine } from "../kit.js";
+  folded, get, getCue, go, hasChannel, html, isSilent, link, managed, menu, missReason, muted,
+  nextRuns, noRows, note, number, panel, plural, reload, ruleText, sendsMail, silence, stateOfRun,
+  toast, triggerText, waitText, when, whyLine } from "../kit.js";
 import { runHistory, sparkline } from "../parts/charts.js";
 import { factOf } from "../parts/cue_field_texts.js";
 import { byteLength, coloured, headerList, taskOf } from "../parts/payload.js";
@@ -149,7 +149,7 @@ function runsCard({ cue, runs, total, missed }) {
   ];
   return card("cue-runs", html`Runs ${total ? html`<small>${number(total)}</small>` : ""}`,
     total ? anchor(link("runs", { cue: cue.id }), "All runs") : "",
-    !total ? html`<p class="pad muted">No run yet.</p>` : html`<div class="pad row spread">${
+    !total ? noRows("No run yet.") : html`<div class="pad row spread">${
       runHistory(lettersOf(runs, missed.missed, RUNS), RUNS)}${
       line("Took", past.map((run) => run.duration_ms))}${
       line("Late", past.map((run) => run.late_ms))}</div>
@@ -162,7 +162,7 @@ function scheduleCard({ cue, next }) {
   const { description, occurrences, transitions, per_month: month } = next;
   const change = ({ at, from, to }) =>
     ["Clock change", html`${when(at, { zone, only: "absolute" })}: ${from} to ${to}`];
-  return card("", description || "Schedule", "", html`<div class="pad stack">${facts([
+  return panel("", description || "Schedule", "", facts([
     type === "once" ? ["Once", when(schedule.at, { zone })]
       : [schedule.every ? "Interval" : "Cron", html`<code>${ruleText(schedule)}</code>`],
     ["Start", start && when(start, { zone })], ["End", end && when(end, { zone })],
@@ -170,8 +170,7 @@ function scheduleCard({ cue, next }) {
     ["Time zone", zone], ["Missed runs", capital(catchUpText(catchUp))],
     ...PLAIN_FIELDS.filter(({ words }) => words).map((field) => factOf(field, cue[field.name])),
     month > 1 && ["In 31 days", plural(month, "run")], ...transitions.map(change),
-  ])}${!occurrences.length ? ""
-    : html`<div><h3>Next runs</h3>${nextRuns(occurrences, zone)}</div>`}</div>`);
+  ]), !occurrences.length ? "" : html`<div><h3>Next runs</h3>${nextRuns(occurrences, zone)}</div>`);
 }
 
 function missedCard({ missed: { missed, total }, cue }) {
@@ -237,6 +236,5 @@ function payload(data) {
   }
   const size = bytes(byteLength(text));
   return card("", "Payload", html`<small>${size}</small>${copyButton(text)}`,
-    text.length <= LONG ? data.painted
-    : html`<details><summary class="pad">Show ${size}</summary>${data.painted}</details>`);
+    text.length <= LONG ? data.painted : folded(`Show ${size}`, data.painted, "pad"));
 }

@@ -1,7 +1,8 @@
 // Cues: all of them by state and search, with their last runs; actions on one or on many.
 import { act, ago, anchor, badge, busily, button, capital, causeShort, confirmMany, copy, countOf,
   empty, get, getCue, go, html, link, loadOverview, menu, muted, note, number, plural, post, reload,
-  select, signOf, state, stateOf, tabs, toast, update, when, withQuery, yourZone } from "../kit.js";
+  select, signOf, state, stateOf, tabs, toast, toastError, update, when, withQuery, yourZone } from
+  "../kit.js";
 import { runHistory } from "../parts/charts.js";
 import { clearSelection, countSelected, newSelection, offsetOf, pagedTable, searchField,
   selectionBar } from "../parts/table.js";
@@ -12,7 +13,6 @@ import { creation, creationCall, edit, fire, remove, setPaused } from "./cue/act
 
 const PER_PAGE = 50;
 const RUNS = 30; // marks of a history
-const MOST_IDS = 500; // that one call takes
 const MOST_COPIED = 100; // a call for each, because a list has no payloads
 const MOST_FAILED = 20; // refusals that are listed
 const FILTERS = ["q", "status", "transport", "failing"];
@@ -55,9 +55,7 @@ const reloadChanged = (data) => ((data.isChanged = true), reload());
 
 async function pause(data, cue) {
   const answer = await setPaused(cue);
-  if (!answer) return;
-  const changed = (rows) => rows.map((row) => (row.id === cue.id ? { ...row, ...answer } : row));
-  update(() => Object.assign(data, { rows: changed(data.rows), fresh: changed(data.fresh) }));
+  if (answer) update(() => Object.assign(data.rows.find(({ id }) => id === cue.id) ?? {}, answer));
 }
 
 export function head({ first }) {
@@ -209,28 +207,21 @@ async function bulk(data, action) {
   const text = QUESTIONS[action];
   const danger = action === "delete";
   if (text && !(await confirmMany(capital(action), count, "cue", text, danger, danger))) return;
-  const failed = [];
-  let done = 0;
-  await busily(data, () => act(async () => {
+  const word = DONE[action];
+  await busily(data, async () => {
+    data.refused = null;
     // The filter of the rows that are shown: the address may be ahead of them.
     const { failing, tag, ...filter } = { ...data.filter, tags: data.filter.tag };
     if (failing) filter.failing = failing === "true";
-    const parts = selection.all ? [{ filter, expected: total }] : [];
-    for (let i = 0; !selection.all && i < ids.length; i += MOST_IDS) {
-      parts.push({ ids: ids.slice(i, i + MOST_IDS) });
-    }
-    for (const part of parts) {
-      const answer = await post("v1/cues/bulk", { action, ...part });
-      done += answer.done;
-      failed.push(...answer.failed);
-    }
+    const which = selection.all ? { filter, expected: total } : { ids };
+    const { done, failed } = await post("v1/cues/bulk", { action, ...which });
     clearSelection(selection);
-  }));
-  const runs = { label: "Runs", href: link("runs", { triggered_by: "manual_fire" }) };
-  if (done) toast(`${plural(done, "cue")} ${DONE[action]}`, action === "fire" ? runs : {});
-  const nameOf = (id) => data.rows.find((cue) => cue.id === id)?.name ?? id;
-  const list = failed.map((entry) => ({ ...entry, name: nameOf(entry.id) }));
-  update(() => (data.refused = list.length ? { word: DONE[action], list } : null));
+    const runs = { label: "Runs", href: link("runs", { triggered_by: "manual_fire" }) };
+    if (done) toast(`${plural(done, "cue")} ${word}`, action === "fire" ? runs : {});
+    const nameOf = (id) => data.rows.find((cue) => cue.id === id)?.name ?? id;
+    const list = failed.map((entry) => ({ ...entry, name: nameOf(entry.id) }));
+    if (list.length) data.refused = { word, list };
+  }, toastError);
   reloadChanged(data);
 }
 

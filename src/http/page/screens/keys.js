@@ -1,6 +1,6 @@
 // Keys and secrets: API keys, secrets that sign deliveries and alerts, and signed-in browsers.
-import { act, ago, anchor, button, card, confirmed, copy, copyKey, copyMenu, del,
-  get, html, note, plural, post, prompt, reload, showSecret, state, toast, update, viaText,
+import { act, ago, anchor, button, card, confirmed, copy, copyKey, copyMenu, del, get, html, noRows,
+  note, panel, plural, post, prompt, reload, reloadAfter, showSecret, state, toast, update, viaText,
   when } from "../kit.js";
 import { table } from "../parts/table.js";
 
@@ -16,8 +16,7 @@ const SECRETS = {
   alert: {
     title: "Alert secret", path: "v1/auth/alert-webhook-secret", field: "alert_webhook_secret",
     text: "Signs alerts sent to your webhook.",
-    replaced:
-      "The old secret stops signing at once: update the receiver of your alerts now.",
+    replaced: "The old secret stops signing at once: update the receiver of your alerts now.",
   },
 };
 
@@ -37,9 +36,8 @@ export const view = (data) => [
   sessionsCard(data.sessions),
 ];
 
-async function remove(title, action, text, path, done) {
-  if (await confirmed(title, action, text, () => del(path), done)) reload();
-}
+const remove = (title, action, text, path, done) =>
+  reloadAfter(confirmed(title, action, text, () => del(path), done));
 
 const named = (name, isOwn) => html`<span class="name">${name}</span> ${
   isOwn ? html`<span class="tag">this one</span>` : ""}`;
@@ -92,20 +90,20 @@ function secretCard(data, kind, more) {
       () => post(path + "/regenerate"), `Replaced the ${name}`);
     if (secret) keep({ value: secret[field], until: secret.previous_secret_expires_at });
   };
-  const old = until
-    && html`The old secret also signs until ${when(until, { only: "absolute" })}.`;
-  return card(kind + "-secret", title, button("Replace", replace, "danger"), html`<div
-    class="pad stack"><p>${text}</p>${old ? note(old, "warn") : ""}
+  const old = until && html`The old secret also signs until ${when(until, { only: "absolute" })}.`;
+  const small = (verb, run) => button(verb, run, "plain small", { label: `${verb} the ${name}` });
+  return panel(kind + "-secret", title, button("Replace", replace, "danger"), html`<p>${text}</p>
+    ${old ? note(old, "warn") : ""}
     <div class="code"><code>${value || "whsec_" + "•".repeat(8)}</code>${
-      button(value ? "Hide" : "Show", show, "plain small",
-        { label: `${value ? "Hide" : "Show"} the ${name}` })}${
-      button("Copy", () => act(async () => copy(await read())), "plain small",
-        { label: `Copy the ${name}` })}</div>${more}</div>`);
+    small(value ? "Hide" : "Show", show)}${
+    small("Copy", () => act(async () => copy(await read())))}</div>${more}`);
 }
 
 function sessionsCard(sessions) {
   const others = sessions.filter((session) => !session.current).length;
   const all = others === sessions.length ? "all" : "all others";
+  const end = ({ id, device }) => reloadAfter(act(
+    () => del("v1/auth/sessions/" + encodeURIComponent(id)), `Ended the session of ${device}`));
   const removal = (session) => session.current ? ""
     : button("End", () => end(session), "plain danger",
       { label: `End the session of ${session.device}` });
@@ -121,12 +119,7 @@ function sessionsCard(sessions) {
     others ? button(`End ${all}`, () => endOthers(others), "danger", { id: "end-others" }) : "",
     sessions.length ? html`${table("Signed-in browsers", columns, sessions)}
         <footer class="muted small">“Last seen” is updated once a day.</footer>`
-      : html`<p class="pad muted">No browser is signed in.</p>`);
-}
-
-async function end({ id, device }) {
-  const path = "v1/auth/sessions/" + encodeURIComponent(id);
-  if (await act(() => del(path), `Ended the session of ${device}`)) reload();
+      : noRows("No browser is signed in."));
 }
 
 const endOthers = (count) => remove("End the other sessions?", "End them",

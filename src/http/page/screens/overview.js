@@ -1,8 +1,8 @@
 // Overview: what fails first, then what waits, what comes next, and the last 24 hours.
 import { absolute, act, ago, anchor, badge, badges, button, bytes, card, countOf, cuePath, duration,
-  flowText, get, go, html, instant, isLimited, isSilent, link, loadOverview, meter,
-  missReason, note, nothing, number, patch, plural, post, set, settings, shownZone, state, streakText,
-  toast, update, when, whyLine } from "../kit.js";
+  flowText, get, go, html, instant, isLimited, isSilent, link, loadOverview, meter, missReason,
+  noRows, note, nothing, number, patch, plural, post, set, settings, shownZone, state, streakText,
+  sumOf, toast, update, when, whyLine } from "../kit.js";
 import { bars, sparkline } from "../parts/charts.js";
 import { currentRow } from "../app/keyboard.js";
 import { knownLine, withCues } from "../parts/target.js";
@@ -155,13 +155,11 @@ async function pause(cue) {
   if (await act(() => become(cue, "paused"))) toast(`Paused ${cue.name}`, undo);
 }
 
-const sum = (hours, field) => hours.reduce((total, hour) => total + hour[field], 0);
-
 /** All is well only where there is nothing else to say; what is not well leads to its screen. */
 function condition({ overview, health, unserved }) {
   const { cues, hours, usage: { executions: runs } } = overview;
   const found = concerns(overview, health?.database?.free_disk_bytes, unserved);
-  const done = sum(hours, "succeeded");
+  const done = sumOf(hours, "succeeded");
   const active = cues.active ? `${plural(cues.active, "cue")} active` : "No cue is active";
   const good = done ? `, ${plural(done, "run")} succeeded in the last 24 hours` : "";
   if (!found.length) {
@@ -214,7 +212,7 @@ function tiles({ waiting: { send, claim, delivering, retry }, workers, usage }, 
 const nextRuns = ({ overview: { next, cues: { active } }, known }) => card("next", "Next runs",
   html`<span class="row">${anchor("#/day", "Day")}${
     anchor(link("cues", { status: "active", sort: "next_run" }), plural(active, "active cue"))}</span>`,
-  !next.length ? html`<p class="pad muted">No run is scheduled.</p>`
+  !next.length ? noRows("No run is scheduled.")
   : lines(next, (cue) => html`<li><p class="cut">${cueLink(cue)}
     <small>${knownLine(known, cue.cue_id)}</small></p><span class="small num end">${
     isHeld(cue.at) ? "once promoted"
@@ -232,7 +230,7 @@ function lastDay(hours) {
   const most = Math.max(-1, ...late.filter((value) => value !== null));
   const counts = ({ succeeded, failed }) =>
     `${number(succeeded)} succeeded, ${number(failed)} failed`;
-  const totals = { succeeded: sum(hours, "succeeded"), failed: sum(hours, "failed") };
+  const totals = { succeeded: sumOf(hours, "succeeded"), failed: sumOf(hours, "failed") };
   const end = (at) => new Date(instant(at) + HOUR_MS).toISOString();
   const clock = (at) => absolute(instant(at), shownZone());
   const of = (status, text, kind) => anchor(link("runs", { status, since: from }), text, kind);

@@ -1,7 +1,7 @@
 // Plan and usage: what is used of what the plan allows, the last twelve months, and other plans.
 import { absolute, busily, button, bytes, capital, card, copyKey, copyLine, copyMenu, errorBox,
-  facts, get, html, instant, isLimited, isPrivate, meter, muted, number, plural, post, serverNow,
-  state, update } from "../kit.js";
+  facts, folded, get, html, instant, isLimited, isPrivate, meter, muted, number, panel, plural,
+  post, serverNow, state, sumOf, update } from "../kit.js";
 import { bars } from "../parts/charts.js";
 import { segments } from "../parts/form.js";
 import { table } from "../parts/table.js";
@@ -42,8 +42,7 @@ export function monthStart(ms, away = 0) {
 export const byMonth = (series, now) => Array.from({ length: MONTHS }, (_, i) => {
   const at = monthStart(now, i + 1 - MONTHS);
   const days = series.filter((day) => monthStart(instant(day.at)) === at);
-  const sum = (field) => days.reduce((total, day) => total + day[field], 0);
-  return { at, succeeded: sum("succeeded"), failed: sum("failed") };
+  return { at, succeeded: sumOf(days, "succeeded"), failed: sumOf(days, "failed") };
 });
 
 export function view(data) {
@@ -55,9 +54,8 @@ export function view(data) {
     : isPrivate() ? lifting() : plans(data)}`;
 }
 
-const lifting = () => card("lift", "Lift the limits", "", html`<div class="pad stack"><p>On a server
-  of your own you need no limits. Start it with <code>--limits off</code>:</p>${
-  copyLine("cued serve --limits off")}</div>`);
+const lifting = () => panel("lift", "Lift the limits", "", html`<p>On a server of your own you need
+  no limits. Start it with <code>--limits off</code>:</p>`, copyLine("cued serve --limits off"));
 
 function used({ cues, executions: runs, storage, rate_limit: rate, billing_period: period }) {
   const bar = (id, name, value, most, more, text = number) => {
@@ -90,14 +88,14 @@ function history(months) {
   const title = (month) =>
     `${long(month)}: ${plural(total(month), "run")}, ${number(month.failed)} failed`;
   const label = `Runs of each month, ${all} in all; the table below has the figures`;
-  return card("months", "Twelve months", muted(`${all} ended`), html`<div class="pad stack">
-    <div>${bars(months, { label, titles: months.map(title) })}<div class="months muted"
+  return panel("months", "Twelve months", muted(`${all} ended`), html`<div>${
+    bars(months, { label, titles: months.map(title) })}<div class="months muted"
       aria-hidden="true">${months.map(({ at }) =>
-        html`<span>${name(at, { month: "narrow" })}</span>`)}</div></div>
-    <details><summary>As a table</summary>${table("Runs by month", [
-      ["Month", long], ["Runs", (month) => number(total(month)), "num right short"],
-      ["Failed", (month) => number(month.failed), "num right short"],
-    ], months.toReversed(), { key: (month) => String(month.at) })}</details></div>`);
+        html`<span>${name(at, { month: "narrow" })}</span>`)}</div></div>`,
+  folded("As a table", table("Runs by month", [
+    ["Month", long], ["Runs", (month) => number(total(month)), "num right short"],
+    ["Failed", (month) => number(month.failed), "num right short"],
+  ], months.toReversed(), { key: (month) => String(month.at) })));
 }
 
 function atLimit({ cues, executions, storage, rate_limit: rate, billing_period: period }, limited) {
@@ -125,13 +123,13 @@ function plans(data) {
   const how = isPaid ? "You pay at Stripe and come back here."
     : "You pay nothing here: you ask on the next page, and the operator of this server decides.";
   const verb = isPaid ? "Go to" : "Ask for";
-  return card("plans", "Change the plan",
+  return panel("plans", "Change the plan",
     segments("Paid", interval, [["monthly", "Monthly"], ["annual", "Annually"]], choose),
-    html`<div class="pad stack"><p class="muted">${how}</p>${failed ? errorBox(failed) : ""}
+    html`<p class="muted">${how}</p>${failed ? errorBox(failed) : ""}
       <div class="actions">${["pro", "scale"].filter((plan) => !isOwn(plan)).map((plan) =>
         button(`${verb} ${capital(plan)}`, () => order(plan), "primary", { off }))}${
       button(isPaid ? "Payments and invoices" : "See or end the plan", manage, "",
-        { id: "portal", off })}</div></div>`);
+        { id: "portal", off })}</div>`);
 }
 
 const leaveFor = (data, path, body, field) => busily(data, async () => {

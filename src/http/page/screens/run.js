@@ -1,11 +1,11 @@
 // One run: why it failed, its timeline, the request as sent, and what can be done.
 import { ApiError, act, ago, anchor, awaitsResult, badge, badges, button, capital, card, confirmed,
-  copy, copyButton, copyLine, copyMenu, createdMs, cuePath, empty, get, go, html, idEnd, instant,
-  link, menu, note, orNull, patch, post, prompt, serverNow, stateOf, stateOfRun, toast, waitText,
-  when } from "../kit.js";
+  copy, copyButton, copyLine, copyMenu, createdMs, cuePath, empty, folded, get, html, idEnd,
+  instant, link, menu, note, orNull, panel, patch, post, prompt, serverNow, stateOf, stateOfRun,
+  toast, waitText, when } from "../kit.js";
 import { headerList, taskOf, textBlock } from "../parts/payload.js";
 import { shellWord, targetText } from "../parts/target.js";
-import { fireWith, isHeld } from "./cue/actions.js";
+import { fireWith, isHeld, show } from "./cue/actions.js";
 import { headline, isFinal, rawField, timeline } from "./runs/timeline.js";
 
 const REPLAYS_SHOWN = 10;
@@ -95,9 +95,8 @@ export function view(data) {
   const isWorker = data.cue?.transport === "worker";
   const aside = request || isWorker || replays.total || run.replayed_from;
   return html`${reason(data)}${data.lack || ""}<div class="grid run">
-    ${card("", "What happened", "", html`<div class="pad">${timeline(data)}</div>`)}
-    ${aside ? html`<div class="stack">${requestCard(data)}${payloadCard(data)}${
-      replaysCard(data)}</div>` : ""}</div>`;
+    ${panel("", "What happened", "", timeline(data))}${!aside ? "" : html`<div class="stack">${
+      requestCard(data)}${payloadCard(data)}${replaysCard(data)}</div>`}</div>`;
 }
 
 function reason({ run, attempts }) {
@@ -133,19 +132,18 @@ function replaysCard({ run, replays: { executions, total } }) {
 function requestCard({ run, request }) {
   if (!request) return "";
   const { method, url, exact, why, body, headers } = request;
-  return card("request", run.attempts ? "Request as sent" : "Request",
-    copyButton(() => requestAsCurl(request), "Copy as curl"), html`<div class="pad stack">
-    <p class="wrap"><b>${method}</b> <code>${url}</code></p>
+  return panel("request", run.attempts ? "Request as sent" : "Request",
+    copyButton(() => requestAsCurl(request), "Copy as curl"),
+    html`<p class="wrap"><b>${method}</b> <code>${url}</code></p>
     <p class="small muted">${exact ? "Exactly as it was sent." : rebuilt(why)}</p>
     ${body ? textBlock(body) : html`<p class="muted">No body.</p>`}
-    <details><summary>Headers</summary>${headerList(headers)}</details>${
-    signature(request)}</div>`);
+    ${folded("Headers", headerList(headers))}${signature(request)}`);
 }
 
 /** What the worker of a run gets; a receiver gets a request. */
 export const payloadCard = ({ run: { payload_text: text }, cue }) => cue?.transport !== "worker" ? ""
-  : card("payload", "Payload", "", html`<div class="pad">${
-    text ? textBlock(text) : html`<p class="muted">No payload.</p>`}</div>`);
+  : panel("payload", "Payload", "", text ? textBlock(text)
+    : html`<p class="muted">No payload.</p>`);
 
 /** Why a rebuilt request may differ from the one that was sent. Pure. */
 export const rebuilt = (why) => why.startsWith("it was never sent")
@@ -179,8 +177,7 @@ function actionsOf({ run, cue, request }) {
     || instant(run.scheduled_for) > serverNow());
   const send = (verb, done) => () => act(() => post(path(run, verb)), done);
   const isOpen = ["reported_success", "reported_failure", "verification_pending"].includes(state);
-  const isAwaited = state === "verification_pending";
-  const verify = (isNow) => !isOpen || isNow !== isAwaited ? [] : [
+  const verify = (isNow) => !isOpen || isNow !== (state === "verification_pending") ? [] : [
     ["accept", "Accept", () => verdict(run, true)],
     ["reject", "Reject", () => verdict(run, false), "danger"],
   ];
@@ -200,20 +197,18 @@ function actionsOf({ run, cue, request }) {
   ].filter(Boolean);
 }
 
-async function replay(run) {
-  const made = await act(() => post(path(run, "replay")), "Replayed. This is the new run.");
-  if (made) go(link("runs", made.id));
-}
+const replay = async (run) =>
+  show(await act(() => post(path(run, "replay")), "Replayed. This is the new run."));
 
-async function verdict(run, valid) {
+function verdict(run, valid) {
   const action = valid ? "Accept" : "Reject";
-  const done = await prompt({
+  return prompt({
     title: `${action} the outcome?`, action, danger: !valid,
     text: valid ? "" : "This raises an alert. The run keeps its state.",
     fields: [{ name: "reason", label: "Reason (optional)", lines: 3 }],
     send: ({ reason }) => post(path(run, "verify"), { valid, reason: reason.trim() || null }),
+    done: `${action}ed`,
   });
-  if (done) toast(`${action}ed`);
 }
 
 const EVIDENCE = {
@@ -221,10 +216,10 @@ const EVIDENCE = {
   result_ref: "Reference", result_type: "Type", summary: "Summary",
 };
 
-async function evidence(run) {
+function evidence(run) {
   const before = run.evidence || {};
-  const done = await prompt({
-    title: "Add evidence",
+  return prompt({
+    title: "Add evidence", done: "Added",
     text: "Say what proves the result. A new value replaces the old one.",
     fields: Object.entries(EVIDENCE).map(([name, label]) =>
       ({ name, label, value: before[name] || "", lines: name === "summary" ? 3 : 0 })),
@@ -235,7 +230,6 @@ async function evidence(run) {
       return patch(path(run, "evidence"), Object.fromEntries(changed));
     },
   });
-  if (done) toast("Added");
 }
 
 /** Goes to the next run of the same cue, `step` 1 older, -1 newer. */
@@ -252,6 +246,6 @@ async function neighbour({ id, cue_id }, step) {
   });
   const runs = found?.executions ?? [];
   const next = runs[runs.findIndex((run) => run.id === id) + step];
-  if (next) go(link("runs", next.id));
+  if (next) show(next);
   else if (found) toast(`This cue has no ${step > 0 ? "older" : "newer"} run.`);
 }

@@ -58,8 +58,7 @@ export async function load(data, { query }) {
   const list = get("v1/executions", { ...filter, limit: PER_PAGE, offset });
   const [{ executions, total }, above, cue] = await Promise.all([list, newer, named]);
   countTabs(data, apiQuery(filters));
-  const shown = cue ? [[cue.id, cue]] : [];
-  const known = data.cues ?? new Map(shown);
+  const known = data.cues ?? new Map(cue ? [[cue.id, cue]] : []);
   const cues = await withCues(known, executions.map((run) => run.cue_id));
   const { runs, inserted } = isSame && data.page === page
     ? keepRows(data.runs, executions) : { runs: executions, inserted: 0 };
@@ -76,22 +75,17 @@ export async function load(data, { query }) {
 /** Asks how many runs each tab has, `counts` by state; the list does not wait for it. */
 function countTabs(data, { status, status__in, ...rest }) {
   const countKey = JSON.stringify(rest);
-  const isSame = data.countKey === countKey;
+  if (data.countKey !== countKey) Object.assign(data, { countKey, countedAt: 0, counts: null });
   clearTimeout(data.countsLater);
-  const left = isSame ? data.countedAt + COUNTS_MS - Date.now() : 0;
-  if (left > 0) {
-    // The last event of a burst is counted too.
-    data.countsLater = setTimeout(() => countTabs(data, rest), left);
-    return;
-  }
-  Object.assign(data, { countKey, countedAt: Date.now(), counts: isSame ? data.counts : null });
-  const count = async (status) => {
-    const { total } = await get("v1/executions", { ...rest, status, limit: 1 });
-    return [status, total];
-  };
-  const put = (totals) => data.countKey === countKey
-    && update(() => (data.counts = Object.fromEntries(totals)));
-  Promise.all(TABS.map(count)).then(put, () => {}); // without counts the tabs are tabs
+  // The last event of a burst is counted too.
+  data.countsLater = setTimeout(async () => {
+    data.countedAt = Date.now();
+    const count = (status) => get("v1/executions", { ...rest, status, limit: 1 });
+    const answers = await Promise.all(TABS.map(count)).catch(() => null); // then tabs are tabs
+    if (!answers || data.countKey !== countKey) return;
+    const totals = TABS.map((status, i) => [status, answers[i].total]);
+    update(() => (data.counts = Object.fromEntries(totals)));
+  }, Math.max(0, data.countedAt + COUNTS_MS - Date.now()));
 }
 
 /** The rows shown, in their order, updated; `inserted` counts rows that would come between them. */
@@ -166,8 +160,7 @@ function none(route) {
   const [title, text, href, way] = page
     ? ["No runs on this page", "", withQuery(route, {}), "First page"]
     : Object.keys(filters).length
-    ? ["No run matches", "Older runs are deleted after some time.", link("runs"),
-      "Show all runs"]
+    ? ["No run matches", "Older runs are deleted after some time.", link("runs"), "Show all runs"]
     : ["No runs yet", "A run appears here when a cue is due, or when you fire one.", link("cues"),
       "Cues"];
   return empty(title, text, anchor(href, way, "button"));
@@ -189,10 +182,8 @@ function list({ runs, selection, total, cues }, route) {
     ["Late", (run) => duration(run.late_ms), "num right tight short spare"],
   ];
   const name = (run) => `${run.cue_name}, ${run.scheduled_for}`;
-  const options = {
-    selection, name, total, perPage: PER_PAGE, noun: total === 1 ? "run" : "runs",
-  };
-  return html`<section class="card">${pagedTable(route, "Runs", columns, runs, options)}</section>`;
+  return html`<section class="card">${pagedTable(route, "Runs", columns, runs,
+    { selection, name, total, perPage: PER_PAGE, noun: "runs" })}</section>`;
 }
 
 function reason(run) {
@@ -208,8 +199,7 @@ function reason(run) {
   return html`by <bdi>${worker}</bdi>, lease ends ${ago(run.lease_expires_at)}`;
 }
 
-const timeText = (text) =>
-  Number.isNaN(instant(text)) ? text : absolute(instant(text), yourZone());
+const timeText = (text) => Number.isNaN(instant(text)) ? text : absolute(instant(text), yourZone());
 // Word of the address -> [field of the API, label, text of a value, values]
 const FILTERS = {
   __proto__: null,

@@ -1,7 +1,7 @@
 // Settings of this browser, and what this server is.
-import { BUILD, absolute, act, anchor, baseUrl, browserZone, button, card, copyLine, facts, html,
-  knowsZone, loadInfo, serverNow, set, settings, signOut, state, update, yourZone } from
-  "../kit.js";
+import { BUILD, ZONES, absolute, act, anchor, baseUrl, browserZone, button, card, copyLine, facts,
+  folded, html, knowsZone, loadInfo, panel, serverNow, set, settings, signOut, state, update,
+  yourZone } from "../kit.js";
 import { shortcutList } from "../parts/dialog.js";
 import { check, field, segments, zoneList } from "../parts/form.js";
 
@@ -18,31 +18,27 @@ export const load = async () => void (await loadInfo());
 const change = (name) => (value) => update(() => set(name, value));
 const choice = (name, label, ...list) => html`<div class="field"><label>${label}</label>${
   segments(label, settings[name], list, change(name))}</div>`;
-const part = (id, title, beside, ...content) =>
-  card(id, title, beside, html`<div class="pad stack">${content}</div>`);
 
 export function view(data) {
   const { user, info } = state;
   const now = absolute(serverNow(), yourZone(), { full: true });
   const blank = (href, text) => html`<a href=${href} target="_blank">${text}</a>`;
   return html`<div class="grid"><div class="stack">
-    ${part("look", "Look", "",
+    ${panel("look", "Look", "",
       choice("theme", "Theme", ["", "Auto"], ["light", "Light"], ["dark", "Dark"]),
       choice("density", "Density", ["", "Comfortable"], ["compact", "Compact"]))}
-    ${part("times", "Times", html`<span class="muted num">${now}</span>`, zone(data),
-      choice("zone_view", "Show times in", ["yours", "Your time"], ["cue", "Cue's time"],
-        ["utc", "UTC"]),
+    ${panel("times", "Times", html`<span class="muted num">${now}</span>`, zone(data),
+      choice("zone_view", "Show times in", ...ZONES),
       choice("hour12", "Clock", [false, "24 h"], [true, "12 h"]))}
-    ${part("shortcuts", "Keyboard shortcuts", "",
+    ${panel("shortcuts", "Keyboard shortcuts", "",
       check({ name: "shortcuts", label: "Use single keys as shortcuts",
         checked: settings.shortcuts, onchange: change("shortcuts") }),
-      html`<details><summary>Show all shortcuts</summary><div class="stack">${
-        shortcutList()}</div></details>`)}</div>
+      folded("Show all shortcuts", html`<div class="stack">${shortcutList()}</div>`))}</div>
     <div class="stack">
-    ${part("account", "Account", "", html`<p class="wrap">${user?.email}</p>
+    ${panel("account", "Account", "", html`<p class="wrap">${user?.email}</p>
       <p class="row">${anchor("#/account/keys", "Keys and sessions", "button")}${
         anchor("#/channels", "Channels", "button")}${button("Sign out", () => act(signOut))}</p>`)}
-    ${part("lines", "Command line", "", LINES.map(([line, about]) =>
+    ${panel("lines", "Command line", "", LINES.map(([line, about]) =>
       html`<div><p class="small muted">${about}</p>${copyLine(line)}</div>`))}
     ${card("about", "About", "", facts([
       ["Server", `cued ${info.version}`], ["Page", html`<code>${BUILD}</code>`],

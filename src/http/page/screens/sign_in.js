@@ -90,8 +90,7 @@ export function view(data) {
   return html`${users && (state.user || account()) ? note(ended, "warn") : ""}
     ${data.linkError ? linkProblem(data.linkError) : ""}
     ${users || isFirst() ? "" : note(noAccount, "warn")}
-    ${isDev ? development(data)
-      : isFirst() ? newAccount(data, "Create the first account") : first}
+    ${isDev ? development(data) : isFirst() ? newAccount(data, "Create the first account") : first}
     ${users ? folded("other-ways", "Other ways to sign in", [isDev ? first : "", second,
       ways.includes("link") ? shell() : ""]) : ""}
     ${(users && registration === "open") || (isDev && isFirst())
@@ -122,7 +121,7 @@ function shownProblem(data, way) {
   return text ? html`<p class="bad wrap" role="alert">${text}</p>` : "";
 }
 
-const attempt = (data, at, run) => busily(data, async () => {
+const tryIn = (data, at, run) => busily(data, async () => {
   Object.assign(data, { at, error: null });
   await run();
 }, (error) => {
@@ -137,7 +136,7 @@ const devAction = (accounts = []) => accounts.length < 2 ? "Continue without a k
 
 const development = (data) => html`<section class="card pad stack" id="way-dev">
   <p>This server is in development mode.</p>${shownProblem(data, "dev")}
-  ${button(devAction(state.info.accounts), () => attempt(data, "dev", () => enter({ dev: true })),
+  ${button(devAction(state.info.accounts), () => tryIn(data, "dev", () => enter({ dev: true })),
     "primary", { off: isBusy(data) })}</section>`;
 
 /** A card with one field and one button; `name` is the field of the API. */
@@ -145,7 +144,7 @@ function form(data, { id, title, action, run, isPrimary, ...about }) {
   const submit = (event) => {
     event.preventDefault();
     const value = new FormData(event.target).get(about.name).trim();
-    attempt(data, id, () => run(value));
+    tryIn(data, id, () => run(value));
   };
   const error = data.at === id ? data.error : null;
   return html`<form class="card pad stack" novalidate id=${"way-" + id}

@@ -1,6 +1,7 @@
 // Workers: who takes runs, what they hold, what waits for them.
 import { ago, anchor, badge, button, card, confirmed, copyKey, copyLine, copyMenu, del, empty, get,
-  html, instant, link, muted, note, number, plural, relative, reload, shortId } from "../kit.js";
+  html, instant, link, muted, note, number, panel, plural, relative, reloadAfter, shortId } from
+  "../kit.js";
 import { table } from "../parts/table.js";
 import { workLine } from "../parts/target.js";
 
@@ -72,8 +73,7 @@ const setUp = html`<p class="small">Start one on any machine that can reach this
 function starter(tasks, workers) {
   const task = unserved({ tasks, workers }).find(({ task }) => task)?.task
     ?? workers.flatMap(({ handlers }) => handlers)[0];
-  return card("start", "Start a worker", "",
-    html`<div class="pad">${copyLine(workLine(task))}</div>`);
+  return panel("start", "Start a worker", "", copyLine(workLine(task)));
 }
 
 const none = () => empty("No worker yet", "", setUp, copyLine(workLine("")));
@@ -98,12 +98,9 @@ function list(workers, held) {
   ], workers, { key: (worker) => worker.worker_id })}</section>`;
 }
 
-async function remove({ worker_id: id, last_heartbeat: last }) {
-  const text = `It was last seen ${last ? relative(instant(last)) : "never"}. If it starts again, it
-    comes back here.`;
-  const gone = () => del("v1/workers/" + encodeURIComponent(id));
-  if (await confirmed(`Remove ${id}?`, "Remove", text, gone, `Removed ${id}`)) reload();
-}
+const remove = ({ worker_id: id, last_heartbeat: last }) => reloadAfter(confirmed(`Remove ${id}?`,
+  "Remove", `It was last seen ${last ? relative(instant(last)) : "never"}. If it starts again, it
+    comes back here.`, () => del("v1/workers/" + encodeURIComponent(id)), `Removed ${id}`));
 
 const waitingCard = (workers, tasks, more) => card("waiting", "Waiting by task",
   more ? muted(`the first ${SHOWN}`) : "", table("Runs waiting, by task", [

@@ -1,6 +1,6 @@
 // Backups in the folder of the server: made, listed, downloaded, deleted.
-import { bytes, button, busily, card, confirmed, del, duration, get, html, post, reload,
-  toast, toastError, when } from "../../kit.js";
+import { busily, button, bytes, card, confirmed, del, duration, get, html, noRows, post, reload,
+  reloadAfter, toast, toastError, when } from "../../kit.js";
 import { table } from "../../parts/table.js";
 
 const PATH = "v1/admin/backups";
@@ -36,7 +36,7 @@ export function view({ folder, backups }) {
     ["", ({ name }) => html`${download(name)} ${button("Delete", () => remove(name), "plain danger",
       { label: `Delete ${name}` })}`, "tight right"],
   ], backups, { key: ({ name }) => name })
-    : html`<p class="pad muted">No backup yet.</p>`}${footer}`);
+    : noRows("No backup yet.")}${footer}`);
 }
 
 const make = (data) => busily(data, async () => {
@@ -48,8 +48,6 @@ const make = (data) => busily(data, async () => {
 export const made = ({ name, bytes: size, took_ms: ms }) =>
   `Backed up to ${name}: ${bytes(size)} in ${duration(ms)}`;
 
-async function remove(name) {
-  const text = "The file is deleted from the folder of the server. You cannot undo this.";
-  const run = () => del(pathOf(name));
-  if (await confirmed(`Delete ${name}?`, "Delete", text, run, `Deleted ${name}`)) reload();
-}
+const remove = (name) => reloadAfter(confirmed(`Delete ${name}?`, "Delete",
+  "The file is deleted from the folder of the server. You cannot undo this.",
+  () => del(pathOf(name)), `Deleted ${name}`));

@@ -1,6 +1,6 @@
 // Health of the server, and its last warnings.
-import { bytes, button, capital, card, duration, facts, get, html, inYourTime, number, plural, reload,
-  signOf, when } from "../../kit.js";
+import { button, bytes, capital, card, duration, facts, get, html, inYourTime, noRows, number,
+  plural, reload, signOf, when } from "../../kit.js";
 import { table } from "../../parts/table.js";
 import { LOW_DISK } from "../overview/concerns.js";
 
@@ -56,14 +56,11 @@ export const fieldsText = (fields = {}) => Object.entries(fields).map(([name, va
 }).join(" ");
 
 function warnings(entries) {
-  if (!entries.length) {
-    return card("warnings", "Last warnings", "",
-      html`<p class="pad muted">No warnings since the start.</p>`);
-  }
   const sign = ({ level }) => level === "error" ? { sign: "✕", word: "Error: ", color: "bad" }
     : { sign: "!", word: "Warning: ", color: "warn" };
   const rows = entries.map((entry, at) => ({ ...entry, at }));
-  return card("warnings", "Last warnings", "", table("Last warnings", [
+  const none = noRows("No warnings since the start.");
+  return card("warnings", "Last warnings", "", !rows.length ? none : table("Last warnings", [
     ["Message", (entry) => html`${signOf(sign(entry))} <span class="wrap">${
       inYourTime(entry.message)}</span>${fieldsText(entry.fields)
       && html`<p class="small muted wrap mono">${fieldsText(entry.fields)}</p>`}`],

@@ -1,7 +1,7 @@
 // Users of the server: found, added, changed, disabled; who may register; requests for plans.
 import { act, ago, badge, button, card, confirmed, copyLine, get, html, loadInfo, menu, muted,
-  number, openDialog, patch, post, prompt, reload, showSecret, state, toast, when } from
-  "../../kit.js";
+  noRows, number, openDialog, panel, patch, post, prompt, reload, reloadAfter, showSecret, state,
+  toast, when } from "../../kit.js";
 import { segments } from "../../parts/form.js";
 import { offsetOf, pagedTable, searchField } from "../../parts/table.js";
 
@@ -43,7 +43,7 @@ function list(data, route) {
   return html`<section class="card" id="users"><header>${
     searchField(data, route.query, "Search by address")}</header>${users.length
     ? pagedTable(route, "Users", columns, users, { total, perPage: PER_PAGE, noun: "users" })
-    : html`<p class="pad muted">No user matches.</p>`}</section>`;
+    : noRows("No user matches.")}</section>`;
 }
 
 /** State of a user; an address that is not confirmed bounds an account only under limits. Pure. */
@@ -85,42 +85,33 @@ async function makeLink(user) {
     button("Close", () => close(), "primary")}</div></div>`);
 }
 
-async function changePlan(user) {
-  const changed = await prompt({
-    title: `Plan of ${user.email}`, action: "Change",
-    text: "If the new plan allows fewer active cues, the newest ones are paused.",
-    fields: [{ ...PLAN, value: user.plan, required: true }],
-    send: ({ plan }) => patch(pathOf(user), { plan: plan.trim() }),
-  });
-  if (!changed) return;
-  toast(`${user.email} is on plan ${changed.plan}`);
-  reload();
-}
+const changePlan = (user) => reloadAfter(prompt({
+  title: `Plan of ${user.email}`, action: "Change",
+  text: "If the new plan allows fewer active cues, the newest ones are paused.",
+  fields: [{ ...PLAN, value: user.plan, required: true }],
+  send: ({ plan }) => patch(pathOf(user), { plan: plan.trim() }),
+  done: ({ plan }) => `${user.email} is on plan ${plan}`,
+}));
 
 const change = (user, fields) => () => patch(pathOf(user), fields);
 
-async function setOperator(user, isOperator) {
+function setOperator(user, isOperator) {
   const [title, action, text, done] = isOperator
     ? [`Make ${user.email} an operator?`, "Make operator", `An operator can sign in as every user,
         read all their data in backups, and change this server.`, "is an operator"]
     : [`Remove ${user.email} as operator?`, "Remove", `The account stays, and no longer has this
         screen.`, "is no operator any more"];
   const run = change(user, { is_operator: isOperator });
-  if (await confirmed(title, action, text, run, `${user.email} ${done}`)) reload();
+  return reloadAfter(confirmed(title, action, text, run, `${user.email} ${done}`));
 }
 
-async function disable(user) {
-  const text = `Its API keys and sessions stop working at once, its cues are paused, and its waiting
-    runs fail. Nothing is deleted. If you enable it again, its cues stay paused until the user
-    resumes them.`;
-  const run = change(user, { is_disabled: true });
-  if (await confirmed(`Disable ${user.email}?`, "Disable", text, run, `Disabled ${user.email}`)) {
-    reload();
-  }
-}
+const disable = (user) => reloadAfter(confirmed(`Disable ${user.email}?`, "Disable", `Its API keys
+  and sessions stop working at once, its cues are paused, and its waiting runs fail. Nothing is
+  deleted. If you enable it again, its cues stay paused until the user resumes them.`,
+  change(user, { is_disabled: true }), `Disabled ${user.email}`));
 
-const enable = async (user) => (await act(change(user, { is_disabled: false }),
-  `Enabled ${user.email}. Its cues stay paused.`)) && reload();
+const enable = (user) => reloadAfter(act(change(user, { is_disabled: false }),
+  `Enabled ${user.email}. Its cues stay paused.`));
 
 const WHO = {
   __proto__: null,
@@ -130,26 +121,25 @@ const WHO = {
 
 function registration({ registration, is_registration_fixed: isFixed }) {
   const now = WHO[registration] ? registration : "closed"; // "first-user", after the first one
-  const choose = async (value) => {
-    const run = () => patch(SETTINGS, { registration: value });
+  const choose = (value) => {
+    if (value === now) return;
+    const run = () => patch(SETTINGS, { registration: value }).then(loadInfo);
     const done = "Changed who may register";
-    const isDone = value === now || (value !== "open" ? await act(run, done)
-      : await confirmed("Let anyone create an account?", "Open registration", WHO.open[1], run, done));
-    if (isDone) await loadInfo().then(reload);
+    reloadAfter(value !== "open" ? act(run, done)
+      : confirmed("Let anyone create an account?", "Open registration", WHO.open[1], run, done));
   };
   const choices = Object.entries(WHO).map(([value, [label]]) => [value, label]);
-  return card("registration", "Who may create an account",
+  return panel("registration", "Who may create an account",
     isFixed ? muted(WHO[now][0]) : segments("Registration", now, choices, choose),
-    html`<div class="pad stack"><p>${WHO[now][1]}</p>${!isFixed ? ""
-      : html`<p class="muted">The server was started with <code class="flag">${
-        state.info?.dev && now === "open" ? "--dev" : "--registration"}</code>. Without it, you can
-        change this here.</p>`}</div>`);
+    html`<p>${WHO[now][1]}</p>`, !isFixed ? "" : html`<p class="muted">The server was started with
+      <code class="flag">${state.info?.dev && now === "open" ? "--dev" : "--registration"}</code>.
+      Without it, you can change this here.</p>`);
 }
 
 function plans(requests) {
-  const decide = (request, verb, done) => async () => (await act(
+  const decide = (request, verb, done) => () => reloadAfter(act(
     () => post(`v1/admin/billing/${encodeURIComponent(request.id)}/${verb}`),
-    `${done} ${request.email}`)) && reload();
+    `${done} ${request.email}`));
   return card("plan-requests", "Plan requests", "", html`<ul class="lines">${requests.map((one) =>
     html`<li data-row=${one.id}><p><b class="wrap">${one.email}</b>, on plan ${one.current_plan},
       asks for ${one.plan} (${one.interval}). ${muted(ago(one.requested_at))}</p><span

@@ -13,13 +13,14 @@ export function setPaused(cue) {
 }
 
 export const edit = ({ id }) => go(link("cues", id, "edit"));
-const show = (run) => run && go(link("runs", run.id));
+/** Goes to a run, if there is one. */
+export const show = (run) => run && go(link("runs", run.id));
 
 export const fire = async ({ id }) => show(await act(() => post(cuePath(id) + "/fire"),
   isHeld() ? "On hold: not sent until promoted" : "Fired"));
 
 export const fireWith = async (...args) =>
-  show(await (await import("./fire_with.js")).fireWith(...args));
+  show(await (await import("../runs/bulk.js")).fireWith(...args));
 
 export const remove = ({ id, name, slug, ...cue }) => confirmed(`Delete ${name}?`, "Delete",
   `${targetText(cue)}, ${whenText(cue)}. This also deletes its runs and their results. You cannot

@@ -1,7 +1,7 @@
 // A flat form of texts, to and from the API's cue, and its changes. Pure.
-import { duration } from "../../app/time.js";
+import { duration, instant, localText } from "../../app/time.js";
 import { PLAIN_FIELDS, attemptsOf } from "../../app/words.js";
-import { compactJson } from "../../parts/json_text.js";
+import { compactJson, prettyJson, readableJson } from "../../parts/json_text.js";
 
 export const PRESETS = [
   ["Every 5 min", "*/5 * * * *"], ["Hourly", "0 * * * *"], ["Every 90 s", "@every 90s"],
@@ -75,8 +75,7 @@ export const FIELDS = {
   tags: ["tags", "tags", []],
 };
 export const NAMES = Object.keys(FIELDS);
-const formWith = (value) =>
-  Object.fromEntries(NAMES.map((name) => [name, value(...FIELDS[name])]));
+const formWith = (value) => Object.fromEntries(NAMES.map((name) => [name, value(...FIELDS[name])]));
 
 export const blank = (zone = "UTC") => ({ ...formWith((words, path, initial) => initial), zone });
 
@@ -110,6 +109,14 @@ export function formOf(cue, texts = {}) {
     ...(waits && { waits: waits.map(withUnit).join(", ") }),
     ...(flow?.key === flowKeyOf(url) && { flowKey: "" }),
   };
+}
+
+/** The form of a cue as the API has it. */
+export function formOfAnswer({ payload_text: payload, ...cue }) {
+  const { schedule } = cue;
+  const local = (at) => (at ? localText(instant(at), schedule.timezone) : "");
+  const times = Object.fromEntries(LOCAL.map((name) => [name, local(schedule[name])]));
+  return formOf(cue, { ...times, payload: prettyJson(readableJson(payload || "")) });
 }
 
 /** The form as the API's body, without the payload and what its kind has not. */
@@ -158,13 +165,10 @@ export function patchBody(form, was) {
   // A local time means another instant in another zone.
   const moved = body.schedule?.timezone ? localOf(form).filter((name) => full.schedule[name]) : [];
   for (const name of moved) body.schedule[name] = form[name];
-  const { payload } = form;
-  const compact = (text) => compactJson(text).trim();
-  if (payload === was.payload || compact(payload) === compact(was.payload)) {
-    return { body, raw: {} };
-  }
-  const raw = payload.trim() ? { payload } : {};
-  return { body: { ...body, ...(!raw.payload && { payload: null }) }, raw };
+  const [payload, before] = [form, was].map(({ payload: text }) => compactJson(text).trim());
+  if (payload === before) return { body, raw: {} };
+  return payload ? { body, raw: { payload: form.payload } }
+    : { body: { ...body, payload: null }, raw: {} };
 }
 
 // Fields that are shown at once; more.js has the others.
@@ -196,13 +200,8 @@ export function defaultName(form, task = "") {
   return (host + pathname).replace(/\/$/, "").slice(0, 255);
 }
 
-export function addressOf(text) {
-  try {
-    return new URL(text.trim());
-  } catch {
-    return { host: "", hostname: "", pathname: "" };
-  }
-}
+export const addressOf = (text) => URL.canParse(text.trim()) ? new URL(text.trim())
+  : { host: "", hostname: "", pathname: "" };
 
 /** "loopback", "private" or "": the visible network of an address. */
 export function networkOf(url) {

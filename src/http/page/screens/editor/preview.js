@@ -1,10 +1,11 @@
 // Input, and "What will happen": the server's preview and what follows from the form.
-import { bytes, capital, catchUpText, cuePath, get, hasChannel, html, instant, isLimited, isSilent, meter,
-  nextRuns, number, plural, post, sendsMail, serverNow, silence, state, update,
-  when } from "../../kit.js";
+import { bytes, capital, catchUpText, cuePath, get, hasChannel, html, instant, isLimited, isSilent,
+  meter, nextRuns, number, plural, post, sendsMail, serverNow, silence, state, update, when } from
+  "../../kit.js";
 import { field } from "../../parts/form.js";
 import { faultText, surveyJson } from "../../parts/json_text.js";
-import { addressOf, attemptTimes, attemptsText, differing, hasWords, saidOf, scheduleOf } from "./model.js";
+import { addressOf, attemptTimes, attemptsText, differing, hasWords, saidOf, scheduleOf } from
+  "./model.js";
 
 const RUNS = 10;
 const PREVIEW = "v1/schedule/preview";
@@ -71,8 +72,7 @@ async function fetchPreview(data, turn, again = false) {
   const asked = isKept ? get(cuePath(cue.id) + "/upcoming", { detail: true, limit: RUNS })
     : understand(form, again && isLater(data)).then(() =>
       post(PREVIEW, { schedule: scheduleOf(form, was, cue), limit: RUNS }));
-  const preview = await asked.then(
-    (answer) => ({ answer }), (error) => refused(error, form));
+  const preview = await asked.then((answer) => ({ answer }), (error) => refused(error, form));
   if (turn !== data.turn) return;
   const wait = preview.error?.retryAfter * 1000 || (form.meant?.at && AGAIN_MS);
   if (wait) data.timer = setTimeout(() => fetchPreview(data, turn, true), wait);
@@ -102,7 +102,7 @@ export const previewProblem = (data, name) =>
     : data.preview?.problems?.[name];
 
 export function preview(data) {
-  const { answer } = data.preview || {};
+  const answer = data.preview?.answer;
   return html`<aside class="card" aria-labelledby="happens"
     aria-busy=${data.asking ? "true" : "false"}><header><h2 id="happens">What will
     happen</h2></header><div class="pad stack" id="preview">${answer ? runs(data, answer)
@@ -151,8 +151,7 @@ function quota(perMonth) {
   const { used, limit } = state.overview?.usage?.executions || {};
   const text = `${plural(perMonth, "run")} in the next 31 days`;
   if (!isLimited(limit)) return html`<p class="small">${text}.</p>`;
-  const isOver = perMonth > limit;
-  return html`<div class="small"><p class=${isOver ? "warn" : ""}>${text}; your
-    plan allows ${number(limit)} a month. Used this month: ${number(used)}.</p>${
+  return html`<div class="small"><p class=${perMonth > limit ? "warn" : ""}>${text}; your plan
+    allows ${number(limit)} a month. Used this month: ${number(used)}.</p>${
     meter(perMonth, limit, `${perMonth} of ${limit} runs`)}</div>`;
 }

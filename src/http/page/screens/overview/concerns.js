@@ -1,5 +1,5 @@
 // What keeps an account from being well, besides the cues that fail. Pure.
-import { bytes, isLimited, number, plural } from "../../app/words.js";
+import { bytes, isLimited, number, plural, sumOf } from "../../app/words.js";
 import { absolute, instant, yourZone } from "../../app/time.js";
 import { link } from "../../app/router.js";
 
@@ -12,10 +12,10 @@ export const LOW_DISK = 1 << 30;
 export function concerns(overview, free = null, unserved = []) {
   const { now, server, cues, hours, waiting, workers, usage, missed, channels } = overview;
   const { executions: runs } = usage;
-  const failed = hours.reduce((sum, hour) => sum + hour.failed, 0);
+  const failed = sumOf(hours, "failed");
   const since = instant(now) - DAY_MS;
   const gaps = missed.filter(({ last }) => instant(last) >= since);
-  const lost = gaps.reduce((sum, { count }) => sum + count, 0);
+  const lost = sumOf(gaps, "count");
   const from = Math.min(...gaps.map(({ first }) => instant(first)));
   const span = () => from >= since ? "in the last 24 hours"
     : `since ${absolute(from, yourZone(), { now: instant(now) })}`;

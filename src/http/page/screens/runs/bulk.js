@@ -1,8 +1,9 @@
-// Actions on the runs of a selection, and the export of a list.
-import { ApiError, act, busily, confirmMany, createdMs, fieldError, fromLocal, get, go, link,
-  localText, number, plural, post, prompt, randomKey, serverNow, toast, toastError, update, yourZone
-} from "../../kit.js";
-import { compactJson, prettyJson } from "../../parts/payload.js";
+// Actions on the runs of a selection or a cue, a fire that asks first, and the export of a list.
+import { ApiError, act, busily, confirmMany, createdMs, cuePath, fieldError, fromLocal, get, go,
+  knowsZone, link, localText, number, plural, post, prompt, randomKey, serverNow, toast, toastError,
+  update, yourZone } from "../../kit.js";
+import { checkJson, compactJson, faultText, prettyJson, readableJson } from
+  "../../parts/payload.js";
 import { clearSelection, countSelected } from "../../parts/table.js";
 
 const DAY_MS = 86_400_000;
@@ -22,19 +23,23 @@ async function patiently(send) {
   }
 }
 
+/** All pages of a list, one after the other. */
+async function* pagesOf(path, filter) {
+  for (let offset = 0, more = true; more; offset += PAGE) {
+    const page = await patiently(() => get(path, { ...filter, limit: PAGE, offset }));
+    yield page;
+    more = page.has_more;
+  }
+}
+
 async function idsOf({ selection, filter, total }) {
   if (!selection.all) return [...selection.ids];
   if (total > MOST_BY_ID) {
     const most = `Filter the list to at most ${MOST_BY_ID}.`;
     throw new ApiError(0, "too_many", `${number(total)} runs are too many at once. ${most}`);
   }
-  const ids = [];
-  for (let offset = 0; offset < total; offset += PAGE) {
-    const query = { ...filter, limit: PAGE, offset };
-    const { executions } = await patiently(() => get("v1/executions", query));
-    ids.push(...executions.map((run) => run.id));
-  }
-  return ids;
+  const pages = await Array.fromAsync(pagesOf("v1/executions", filter));
+  return pages.flatMap(({ executions }) => executions.map((run) => run.id));
 }
 
 const showProgress = (data, text) => update(() => (data.progress = text));
@@ -52,23 +57,12 @@ export const replaySelected = (data) => guarded(data, async () => {
   const count = countSelected(data.selection, data.total);
   const filter = data.selection.all && replayFilter(data.filter);
   const answer = filter ? await replayMatching(filter, count)
-    : (await isSure("Replay", count, REPLAYS)) && (await replayIds(await idsOf(data)));
+    : (await isSure("Replay", count, REPLAYS)) && (await replay({ ids: await idsOf(data) }));
   if (answer) showReplayed(answer);
   return answer;
 });
 
 const replay = (body) => post("v1/executions/replay", body, { key: randomKey() });
-
-async function replayIds(ids) {
-  const sum = { replayed: 0, skipped: [], execution_ids: [] };
-  for (let at = 0; at < ids.length; at += MOST_BY_ID) {
-    const answer = await replay({ ids: ids.slice(at, at + MOST_BY_ID) });
-    sum.replayed += answer.replayed;
-    sum.skipped.push(...answer.skipped);
-    sum.execution_ids.push(...answer.execution_ids);
-  }
-  return sum;
-}
 
 /** The filter that `POST v1/executions/replay` takes, or `null` if it cannot say what is asked. */
 export function replayFilter({ status, cue_id, cause, since, until, tag: tags, ...rest }) {
@@ -120,10 +114,35 @@ export async function replayFailed({ id }) {
   if (answer?.replayed) go(showReplayed(answer, { cue: id, triggered_by: "replay" }));
 }
 
+// Asks for a payload and a time, and fires the cue once. `own` is the payload of a run of the cue,
+// if not the cue's.
+export function fireWith(cue, own = null) {
+  const zone = knowsZone(cue.schedule.timezone) ? cue.schedule.timezone : "UTC";
+  const shown = prettyJson(readableJson(own ?? cue.payload_text ?? "{}"));
+  const path = cuePath(cue.id) + "/fire";
+  const key = randomKey();
+  return prompt({
+    title: `Fire ${cue.name}`, action: "Fire",
+    text: `Runs the cue once with this payload${own ? ", which is the run's" : ""}. The cue keeps
+      its own.`,
+    fields: [
+      { name: "payload_override", label: "Payload (JSON)", value: shown, lines: 10 },
+      { name: "at", label: `At (${zone})`, type: "datetime-local",
+        help: "Leave empty to fire now." },
+    ],
+    send({ payload_override, at }) {
+      const fault = checkJson(payload_override);
+      if (fault) throw fieldError("payload_override", faultText(fault));
+      const send_at = fromLocal(at, zone) || undefined;
+      if (own === null && payload_override === shown) return post(path, { send_at }, { key });
+      return post(path, { send_at, merge_strategy: "replace" }, { raw: { payload_override }, key });
+    },
+  });
+}
+
 export const cancelSelected = (data) => guarded(data, async () => {
   const count = countSelected(data.selection, data.total);
-  const text =
-    "Runs that wait or are retried end now. Others stay as they are.";
+  const text = "Runs that wait or are retried end now. Others stay as they are.";
   if (!(await isSure("Cancel", count, text, true))) return;
   let done = 0;
   let refused = null;
@@ -165,15 +184,10 @@ export const csvOf = (lines, cues = new Map()) => [COLUMNS, ...lines.map((line) 
 
 /** What all cues call, by their ids: a run does not say it. */
 async function callsById() {
-  const calls = new Map();
-  for (let offset = 0, more = true; more; offset += PAGE) {
-    const page = await patiently(() => get("v1/cues", { limit: PAGE, offset }));
-    for (const { id, transport, callback: { method, url } } of page.cues) {
-      calls.set(id, transport === "worker" ? transport : `${method} ${url}`);
-    }
-    more = page.has_more;
-  }
-  return calls;
+  const pages = await Array.fromAsync(pagesOf("v1/cues"));
+  const callOf = ({ id, transport, callback: { method, url } }) =>
+    [id, transport === "worker" ? transport : `${method} ${url}`];
+  return new Map(pages.flatMap(({ cues }) => cues.map(callOf)));
 }
 
 export const exportRuns = (data, form) => guarded(data, async () => {

@@ -82,6 +82,8 @@ const step = (state, title, about, ...more) => {
 };
 const line = (text) => (text ? html`<p class="wrap pre">${text}</p>` : "");
 
+const STARTED = { __proto__: null, schedule: "by its schedule", replay: "as a replay" };
+
 export function timeline({ run, attempts, cue }) {
   const stamp = (time) =>
     when(time, { zone: cue?.schedule?.timezone, seconds: true, only: "absolute" });
@@ -89,9 +91,7 @@ export function timeline({ run, attempts, cue }) {
   const longest = Math.max(...gaps, 1);
   const first = attempts.findIndex((attempt) => attempt.result !== "cut");
   const answered = attempts.findLastIndex((attempt) => attempt.response_body);
-  const started = { __proto__: null, schedule: "by its schedule", replay: "as a replay" }[
-    run.triggered_by]
-    ?? triggerText(run.triggered_by);
+  const started = STARTED[run.triggered_by] ?? triggerText(run.triggered_by);
   const isLast = (i) => isFinal(run) && i === attempts.length - 1;
   const held = capital(waitText(run));
   const waitsFor = attempts.length ? "Waiting for another worker"
@@ -133,8 +133,7 @@ function answer(attempt, isOpen) {
     ? html`<p class="small muted">Shows the first ${number(KEPT_BYTES)} bytes.</p>` : "";
   return html`<details data-answer=${attempt.attempt} ?open=${isOpen}><summary>Response${
     status ? html` <span class="num">(${status}${size})</span>` : ""}</summary>
-    ${headers?.length ? headerList(headers) : ""}
-    ${body ? [cut, textBlock(body)]
+    ${headers?.length ? headerList(headers) : ""}${body ? [cut, textBlock(body)]
       : html`<p class="muted">The response was empty.</p>`}</details>`;
 }
 
