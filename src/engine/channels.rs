@@ -128,7 +128,8 @@ pub fn ended(
     let key = notification.channel.as_ref()?.key;
     let failed = |error: String| MessageOutcome::Failed(one_line(&error, MAX_ERROR));
     let outcome = error.map_or(MessageOutcome::Accepted, failed);
-    Some(ChannelResult { key, outcome, is_over: !matches!(next, NextStep::RetryAt(_)) })
+    let is_over = !matches!(next, NextStep::RetryAt(_));
+    Some(ChannelResult { key, outcome, is_over, message: Message::read(&notification.body) })
 }
 
 /// For a message that is not sent: it is too old, or its account is disabled.
@@ -142,7 +143,7 @@ pub fn given_up(notification: &Notification, next: NextStep) -> Option<ChannelRe
             MessageOutcome::Failed("a message was not sent within a day".to_owned())
         }
     };
-    Some(ChannelResult { key, outcome, is_over: true })
+    Some(ChannelResult { key, outcome, is_over: true, message: Message::read(&notification.body) })
 }
 
 /// Nothing but tests is sent in the quiet hours, also not what waited for another attempt.

@@ -525,6 +525,8 @@ pub struct ChannelResult {
     pub outcome: MessageOutcome,
     /// The message has left the outbox.
     pub is_over: bool,
+    /// The message, if it can be read.
+    pub message: Option<Message>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -545,6 +547,13 @@ pub fn record_result(tx: &WriteTx<'_>, result: &ChannelResult, now: Timestamp) -
     if !result.is_over {
         return Ok(());
     }
-    channels::forget_told_by(tx, result.key)?;
+    if let Some(Message { event, cue_id, .. }) = &result.message {
+        match event.as_str() {
+            EXECUTION_FAILED => channels::forget_told_by(tx, result.key, cue_id.as_deref())?,
+            // It does not say of which cues.
+            DIGEST => channels::forget_told_by(tx, result.key, None)?,
+            _ => {}
+        }
+    }
     channels::look_again(tx, result.key, now)
 }

@@ -111,7 +111,8 @@ const TOLD_AT: &str = "SELECT told_at FROM told_failures WHERE cue_key = ?1 AND 
 const RECORD_TOLD: &str = "INSERT INTO told_failures (cue_key, channel_key, told_at, remind_at)
     SELECT cue_key, ?2, ?3, iif(?4 = 0, NULL, ?3 + 1000 * ?4) FROM consecutive_failures WHERE cue_key = ?1
     ON CONFLICT DO UPDATE SET told_at = excluded.told_at, remind_at = excluded.remind_at";
-const FORGET_TOLD_BY: &str = "DELETE FROM told_failures WHERE channel_key = ?1";
+const FORGET_TOLD_BY: &str = "DELETE FROM told_failures
+  WHERE channel_key = ?1 AND (?2 IS NULL OR cue_key = (SELECT key FROM cues WHERE id = ?2))";
 const NEXT_REMINDER: &str =
     "SELECT remind_at FROM told_failures WHERE remind_at IS NOT NULL ORDER BY remind_at LIMIT 1";
 const DUE_REMINDERS: &str = "SELECT t.cue_key, cues.user_key, t.channel_key, c.remind_after_seconds,
@@ -388,9 +389,9 @@ pub fn forget_told(tx: &WriteTx<'_>, cue_key: CueKey) -> Result<()> {
     tx.run("DELETE FROM told_failures WHERE cue_key = ?1", [cue_key])
 }
 
-/// After a message of the channel that nobody gets: the next failure of each cue is told.
-pub fn forget_told_by(tx: &WriteTx<'_>, channel_key: i64) -> Result<()> {
-    tx.run(FORGET_TOLD_BY, [channel_key])
+/// After a message of the channel about failures of this cue, or of any cue, that nobody gets: the next one is told.
+pub fn forget_told_by(tx: &WriteTx<'_>, channel_key: i64, cue_id: Option<&str>) -> Result<()> {
+    tx.run(FORGET_TOLD_BY, (channel_key, cue_id))
 }
 
 row! {
