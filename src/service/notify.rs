@@ -40,17 +40,22 @@ pub(super) fn post_failure(
     let id = notification_id(failed.subject.execution_id.bytes(), kind, now);
     let (url, body) = (Some(url.to_owned()), mails::report(failed, now).body());
     let new = NewNotification { id, user_key, kind, url, body, channel_key: None };
-    insert_post(tx, &new, now, None)
+    insert_post(tx, &new, now, None).map(drop)
 }
 
-/// Drops a POST if [`MAX_WAITING`] of its kind wait for its user, and logs the start and end of such a backlog.
+/// Drops a POST if [`MAX_WAITING`] of its kind wait for its user, and logs the start and end of such a backlog. Returns
+/// `false` if it was dropped.
 fn insert_post(
     tx: &WriteTx<'_>,
     new: &NewNotification,
     now: Timestamp,
     due_at: Option<Timestamp>,
-) -> Result<()> {
-    if has_room(tx, new)? { outbox::insert(tx, new, now, due_at) } else { Ok(()) }
+) -> Result<bool> {
+    let has_room = has_room(tx, new)?;
+    if has_room {
+        outbox::insert(tx, new, now, due_at)?;
+    }
+    Ok(has_room)
 }
 
 /// A backlog begins when the queue is full and ends when half is sent, so that a queue near its limit is reported once.
@@ -130,20 +135,17 @@ pub(super) fn alert_streak(
         saturating_sub(now, new.alert_type.dedup_window() - SignedDuration::from_millis(1));
     // A streak that follows another within minutes is no news.
     let Some(known) = alerts::find_streak(tx, subject.cue_key, streak.since.min(recent))? else {
-        let raised = raise_alert_for(tx, subject, new, now)?;
-        record_told(tx, subject.cue_key, ALERT_WEBHOOK, 0, now)?;
-        return Ok(raised);
+        return raise_alert_for(tx, subject, new, now);
     };
     let is_of_streak = known.created_at >= streak.since;
     let alert = of_cue(subject, new, known.id, known.created_at);
     alerts::update_streak(tx, subject.cue_key, &alert)?;
     let url = subject.alert_webhook_url.clone().filter(|_| is_of_streak);
     if url.is_some() && !is_told(tx, subject.cue_key, ALERT_WEBHOOK, now)? {
-        record_told(tx, subject.cue_key, ALERT_WEBHOOK, 0, now)?;
         let kind = NotificationKind::Alert(alert.alert_type);
         // A receiver takes the same id for a repetition.
         let again = Alert { id: notification_id(alert.id.as_bytes(), kind, now), ..alert.clone() };
-        post_alert(tx, subject.user_key, url, &again, now, None)?;
+        post_alert(tx, subject.user_key, Some(subject.cue_key), &again, url, now, None)?;
     }
     Ok(Some(alert))
 }
@@ -277,24 +279,34 @@ fn insert_alert(
     if alert.alert_type != AlertType::ConsecutiveFailures {
         channels::announce_alert(tx, user_key, cue_key, alert, due_at.unwrap_or(now))?;
     }
-    post_alert(tx, user_key, url, alert, now, due_at)
+    post_alert(tx, user_key, cue_key, alert, url, now, due_at)
 }
 
+/// Sends the alert to the alert webhook, if there is one.
 fn post_alert(
     tx: &WriteTx<'_>,
     user_key: UserKey,
-    url: Option<String>,
+    cue_key: Option<CueKey>,
     alert: &Alert,
+    url: Option<String>,
     now: Timestamp,
     due_at: Option<Timestamp>,
 ) -> Result<()> {
-    if url.is_none() {
-        return Ok(());
-    }
     let kind = NotificationKind::Alert(alert.alert_type);
-    let (id, body) = (alert.id.clone(), alert_body(&alert.json()));
-    let new = NewNotification { id, user_key, kind, url, body, channel_key: None };
-    insert_post(tx, &new, now, due_at)
+    if url.is_some() {
+        let (id, body) = (alert.id.clone(), alert_body(&alert.json()));
+        let new = NewNotification { id, user_key, kind, url, body, channel_key: None };
+        // One that was dropped is not told: the next failure in the row is sent.
+        if !insert_post(tx, &new, now, due_at)? {
+            return Ok(());
+        }
+    }
+    match (alert.alert_type, cue_key) {
+        (AlertType::ConsecutiveFailures, Some(cue_key)) => {
+            record_told(tx, cue_key, ALERT_WEBHOOK, 0, now)
+        }
+        _ => Ok(()),
+    }
 }
 
 /// In no list and no event. Refused with `invalid_state` without a URL, and if many alerts wait to be sent there.
@@ -316,7 +328,7 @@ fn enqueue_test(tx: &WriteTx<'_>, user_key: UserKey, id: String, now: Timestamp)
     }
     let (url, body) = (Some(url), alert_body(&test_alert(&id, now)));
     let new = NewNotification { id, user_key, kind, url, body, channel_key: None };
-    insert_post(tx, &new, now, None)
+    insert_post(tx, &new, now, None).map(drop)
 }
 
 fn alert_body(alert: &Value) -> String {
