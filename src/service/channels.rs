@@ -20,11 +20,11 @@ use crate::domain::notification::{NotificationKind, is_expired, notification_id}
 use crate::domain::row_keys::{CueKey, ExecutionKey, UserKey};
 use crate::domain::text::hex;
 use crate::error::{Error, Result};
-use crate::service::mails;
+use crate::service::{mails, notifications};
 use crate::store::accounts::users;
 use crate::store::alerts;
 use crate::store::channels::{self, DueReminder, NextTurn};
-use crate::store::outbox::{self, FailedExecution, NewNotification};
+use crate::store::outbox::{self, FailedExecution, NewNotification, Recipient};
 use crate::store::{Pending, ReadTx, WriteTx};
 use crate::system::random;
 
@@ -487,19 +487,16 @@ fn enqueue(
         )
     };
     message.id = id.clone();
-    let (user_key, channel_key) = (channel.user_key, Some(channel.key));
-    let (kind, url) = match service(channel.fields.channel_type).request {
-        None => {
-            mails::count(tx, user_key, now)?;
-            (NotificationKind::Mail, None)
-        }
-        // For its host: the request is made again when it is sent.
-        Some(request) => {
-            (NotificationKind::Channel, Some(request(&channel.fields.settings, &message).url))
-        }
-    };
-    let body = message.body();
-    outbox::insert(tx, &NewNotification { id, user_key, kind, url, body, channel_key }, now, None)
+    // For its host: the request is made again when it is sent.
+    let url = service(channel.fields.channel_type)
+        .request
+        .map(|request| request(&channel.fields.settings, &message).url);
+    if url.is_none() {
+        mails::count(tx, channel.user_key, now)?;
+    }
+    let (user_key, to) = (channel.user_key, Recipient::Channel(channel.key, url));
+    let new = NewNotification { id, user_key, to, body: message.body(), due_at: None };
+    notifications::enqueue(tx, &new, now).map(drop)
 }
 
 /// Puts a test message into the outbox, which is sent at once. Errors: `channel_not_found`.

@@ -14,20 +14,19 @@ use crate::domain::notification::alert::{
     ALERT_THRESHOLD, Alert, AlertType, MAX_KEPT, MAX_WAITING_BEFORE_TEST, MovedRuns, NewAlert,
     OnAttempt, TEST_KIND, test_alert,
 };
-use crate::domain::notification::{
-    BACKLOG_CLEARED, MAX_WAITING, NotificationKind, notification_id,
-};
+use crate::domain::notification::{NotificationKind, notification_id};
 use crate::domain::row_keys::{CueKey, ExecutionKey, UserKey};
 use crate::domain::schedule::catch_up::{CaughtUp, Outage};
 use crate::domain::time::{saturating_add, saturating_sub};
 use crate::domain::webhook::canonical_json::canonical;
 use crate::error::{Error, Result};
+use crate::service::notifications::enqueue;
 use crate::service::{channels, events, mails};
 use crate::store::accounts::users;
 use crate::store::alerts::{self, AlertSubject};
 use crate::store::channels::{record_told, release_notice, told_at, update_notice};
 use crate::store::db::meta;
-use crate::store::outbox::{self, FailedExecution, NewNotification, Streak};
+use crate::store::outbox::{self, FailedExecution, NewNotification, Recipient, Streak};
 use crate::store::{Pending, WriteTx};
 
 pub(super) fn post_failure(
@@ -38,53 +37,8 @@ pub(super) fn post_failure(
 ) -> Result<()> {
     let (user_key, kind) = (failed.subject.user_key, NotificationKind::Failure);
     let id = notification_id(failed.subject.execution_id.bytes(), kind, now);
-    let (url, body) = (Some(url.to_owned()), mails::report(failed, now).body());
-    let new = NewNotification { id, user_key, kind, url, body, channel_key: None };
-    insert_post(tx, &new, now, None).map(drop)
-}
-
-/// Drops a POST if [`MAX_WAITING`] of its kind wait for its user, and logs the start and end of such a backlog. Returns
-/// `false` if it was dropped.
-fn insert_post(
-    tx: &WriteTx<'_>,
-    new: &NewNotification,
-    now: Timestamp,
-    due_at: Option<Timestamp>,
-) -> Result<bool> {
-    let has_room = has_room(tx, new)?;
-    if has_room {
-        outbox::insert(tx, new, now, due_at)?;
-    }
-    Ok(has_room)
-}
-
-/// A backlog begins when the queue is full and ends when half is sent, so that a queue near its limit is reported once.
-fn has_room(tx: &WriteTx<'_>, new: &NewNotification) -> Result<bool> {
-    let NewNotification { id, user_key, kind, .. } = new;
-    let (user_key, kind) = (*user_key, *kind);
-    let waiting = outbox::count_waiting(tx, user_key, kind, MAX_WAITING)?;
-    if waiting >= MAX_WAITING {
-        if outbox::increment_dropped(tx, user_key, kind)? == 1 {
-            let (user_id, notification_id) = (outbox::user_id(tx, user_key)?, id.clone());
-            tx.on_commit(move || {
-                tracing::warn!(
-                    %user_id, kind = kind.as_str(), %notification_id, limit = MAX_WAITING,
-                    "notifications dropped: too many of this kind are waiting for the user"
-                );
-            });
-        }
-    } else if waiting <= BACKLOG_CLEARED
-        && let Some(count) = outbox::end_backlog(tx, user_key, kind)?
-    {
-        let user_id = outbox::user_id(tx, user_key)?;
-        tx.on_commit(move || {
-            tracing::warn!(
-                %user_id, kind = kind.as_str(), count,
-                "notifications accepted again: the backlog of the user is cleared"
-            );
-        });
-    }
-    Ok(waiting < MAX_WAITING)
+    let (to, body) = (Recipient::Url(kind, url.to_owned()), mails::report(failed, now).body());
+    enqueue(tx, &NewNotification { id, user_key, to, body, due_at: None }, now).map(drop)
 }
 
 const CATCH_UP: NotificationKind = NotificationKind::Alert(AlertType::CatchUp);
@@ -292,12 +246,11 @@ fn post_alert(
     now: Timestamp,
     due_at: Option<Timestamp>,
 ) -> Result<()> {
-    let kind = NotificationKind::Alert(alert.alert_type);
-    if url.is_some() {
+    if let Some(url) = url {
+        let to = Recipient::Url(NotificationKind::Alert(alert.alert_type), url);
         let (id, body) = (alert.id.clone(), alert_body(&alert.json()));
-        let new = NewNotification { id, user_key, kind, url, body, channel_key: None };
         // One that was dropped is not told: the next failure in the row is sent.
-        if !insert_post(tx, &new, now, due_at)? {
+        if !enqueue(tx, &NewNotification { id, user_key, to, body, due_at }, now)? {
             return Ok(());
         }
     }
@@ -326,9 +279,8 @@ fn enqueue_test(tx: &WriteTx<'_>, user_key: UserKey, id: String, now: Timestamp)
         );
         return Err(Error::refused(ErrorCode::InvalidState, message));
     }
-    let (url, body) = (Some(url), alert_body(&test_alert(&id, now)));
-    let new = NewNotification { id, user_key, kind, url, body, channel_key: None };
-    insert_post(tx, &new, now, None).map(drop)
+    let (to, body) = (Recipient::Url(kind, url), alert_body(&test_alert(&id, now)));
+    enqueue(tx, &NewNotification { id, user_key, to, body, due_at: None }, now).map(drop)
 }
 
 fn alert_body(alert: &Value) -> String {

@@ -20,10 +20,30 @@ use crate::store::{ReadTx, WakeSet, WriteTx};
 pub struct NewNotification {
     pub id: String,
     pub user_key: UserKey,
-    pub kind: NotificationKind,
-    pub url: Option<String>,
+    pub to: Recipient,
     pub body: String,
-    pub channel_key: Option<i64>,
+    /// At once without it.
+    pub due_at: Option<Timestamp>,
+}
+
+#[derive(Debug, Clone)]
+pub enum Recipient {
+    /// The address of the account.
+    Account,
+    /// A URL that the account or a cue has for this kind.
+    Url(NotificationKind, String),
+    /// The channel in this row, with its URL; without one, it mails.
+    Channel(i64, Option<String>),
+}
+
+impl Recipient {
+    pub fn kind(&self) -> NotificationKind {
+        match self {
+            Self::Account | Self::Channel(_, None) => NotificationKind::Mail,
+            Self::Url(kind, _) => *kind,
+            Self::Channel(_, Some(_)) => NotificationKind::Channel,
+        }
+    }
 }
 
 /// The channel of a message, as it is when the message is sent.
@@ -99,18 +119,18 @@ const POSTPONE: &str = "UPDATE outbox
 const DELETE_POSTS: &str = "DELETE FROM outbox WHERE user_key = ?1 AND kind <> 'mail'";
 const DELETE_WAITING: &str = "DELETE FROM outbox WHERE user_key = ?1 AND due_at IS NOT NULL";
 
-pub fn insert(
-    tx: &WriteTx<'_>,
-    new: &NewNotification,
-    now: Timestamp,
-    due_at: Option<Timestamp>,
-) -> Result<()> {
-    let NewNotification { id, user_key, kind, url, body, channel_key } = new;
-    let destination = url.as_deref().map(destination_hash);
+pub fn insert(tx: &WriteTx<'_>, new: &NewNotification, now: Timestamp) -> Result<()> {
+    let NewNotification { id, user_key, to, body, due_at } = new;
+    let (url, channel_key) = match to {
+        Recipient::Account => (None, None),
+        Recipient::Url(_, url) => (Some(url), None),
+        Recipient::Channel(key, url) => (url.as_ref(), Some(*key)),
+    };
+    let destination = url.map(|url| destination_hash(url));
     tx.insert(
         "outbox",
         "id, user_key, kind, url, destination_hash, body, attempts, created_at, due_at, channel_key",
-        (id, user_key, kind, url, destination, body, 0_i64, now, due_at, channel_key),
+        (id, user_key, to.kind(), url, destination, body, 0_i64, now, due_at, channel_key),
     )?;
     tx.wake(WakeSet { notifications: true, ..WakeSet::default() });
     Ok(())
