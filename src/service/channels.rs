@@ -15,6 +15,7 @@ use crate::domain::channel::{
     MAX_CHANNELS, Repeat, SETTLE, Turn,
 };
 use crate::domain::cue::tags::Tags;
+use crate::domain::execution::NextStep;
 use crate::domain::notification::alert::{ALERT_THRESHOLD, Alert};
 use crate::domain::notification::{NotificationKind, is_expired, notification_id};
 use crate::domain::row_keys::{CueKey, ExecutionKey, UserKey};
@@ -515,17 +516,7 @@ pub fn enqueue_test(
     enqueue(tx, &channel, Message::test(id, &channel.fields.name, now), base, now)
 }
 
-/// What the end of an attempt means for its channel.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ChannelResult {
-    pub key: i64,
-    pub outcome: MessageOutcome,
-    /// The message has left the outbox.
-    pub is_over: bool,
-    /// The message, if it can be read.
-    pub message: Option<Message>,
-}
-
+/// What the end of a notification, or of an attempt, means for its channel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MessageOutcome {
     Accepted,
@@ -535,22 +526,30 @@ pub enum MessageOutcome {
     Dropped,
 }
 
-pub fn record_result(tx: &WriteTx<'_>, result: &ChannelResult, now: Timestamp) -> Result<()> {
-    match &result.outcome {
-        MessageOutcome::Accepted => return channels::record_success(tx, result.key, now),
-        MessageOutcome::Failed(error) => channels::record_failure(tx, result.key, error, now)?,
+/// `body` is that of the message, and `next` tells whether it has left the outbox.
+pub fn record_result(
+    tx: &WriteTx<'_>,
+    key: i64,
+    outcome: &MessageOutcome,
+    body: &str,
+    next: NextStep,
+    now: Timestamp,
+) -> Result<()> {
+    match outcome {
+        MessageOutcome::Accepted => return channels::record_success(tx, key, now),
+        MessageOutcome::Failed(error) => channels::record_failure(tx, key, error, now)?,
         MessageOutcome::Dropped => {}
     }
-    if !result.is_over {
+    if matches!(next, NextStep::RetryAt(_)) {
         return Ok(());
     }
-    if let Some(Message { event, cue_id, .. }) = &result.message {
+    if let Some(Message { event, cue_id, .. }) = Message::read(body) {
         match event.as_str() {
-            EXECUTION_FAILED => channels::forget_told_by(tx, result.key, cue_id.as_deref())?,
+            EXECUTION_FAILED => channels::forget_told_by(tx, key, cue_id.as_deref())?,
             // It does not say of which cues.
-            DIGEST => channels::forget_told_by(tx, result.key, None)?,
+            DIGEST => channels::forget_told_by(tx, key, None)?,
             _ => {}
         }
     }
-    channels::look_again(tx, result.key, now)
+    channels::look_again(tx, key, now)
 }
