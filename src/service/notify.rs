@@ -94,12 +94,11 @@ pub(super) fn alert_streak(
     let is_of_streak = known.created_at >= streak.since;
     let alert = of_cue(subject, new, known.id, known.created_at);
     alerts::update_streak(tx, subject.cue_key, &alert)?;
-    let url = subject.alert_webhook_url.clone().filter(|_| is_of_streak);
-    if url.is_some() && !is_told(tx, subject.cue_key, ALERT_WEBHOOK, now)? {
+    if is_of_streak && !is_told(tx, subject.cue_key, ALERT_WEBHOOK, now)? {
         let kind = NotificationKind::Alert(alert.alert_type);
         // A receiver takes the same id for a repetition.
         let again = Alert { id: notification_id(alert.id.as_bytes(), kind, now), ..alert.clone() };
-        post_alert(tx, subject.user_key, Some(subject.cue_key), &again, url, now, None)?;
+        post_alert(tx, subject.user_key, Some(subject.cue_key), &again, now, None)?;
     }
     Ok(Some(alert))
 }
@@ -117,8 +116,7 @@ pub(super) fn raise_alert_for(
     let kind = NotificationKind::Alert(new.alert_type);
     let id = notification_id(subject.execution_id.bytes(), kind, now);
     let alert = of_cue(subject, new, id, now);
-    let url = subject.alert_webhook_url.clone();
-    insert_alert(tx, subject.user_key, Some(subject.cue_key), &alert, url, now, None)?;
+    insert_alert(tx, subject.user_key, Some(subject.cue_key), &alert, now, None)?;
     Ok(Some(alert))
 }
 
@@ -157,7 +155,7 @@ pub(super) fn add_caught_up(
     }
     let id = notification_id(&user_key.number().to_be_bytes(), CATCH_UP, outage.until);
     let alert = NewAlert::catch_up(caught_up).of_account(id, outage.until);
-    insert_account_alert(tx, user_key, &alert, now, Some(due_at))
+    insert_alert(tx, user_key, None, &alert, now, Some(due_at))
 }
 
 /// Call it when all runs have caught up, so that the alert counts them all.
@@ -188,7 +186,7 @@ pub fn raise_clock_behind(
             continue;
         }
         let alert = NewAlert::clock_behind(newest, now).of_account(id, now);
-        insert_account_alert(tx, *user_key, &alert, now, None)?;
+        insert_alert(tx, *user_key, None, &alert, now, None)?;
     }
     Ok(users.last().copied())
 }
@@ -204,17 +202,7 @@ pub(super) fn raise_moved_runs(
     let about = moved.first.first().map_or("", |run| &run.cue_id);
     let id = notification_id(about.as_bytes(), kind, now);
     let alert = NewAlert::time_zone_changed(moved).of_account(id, now);
-    insert_account_alert(tx, user_key, &alert, now, None)
-}
-
-fn insert_account_alert(
-    tx: &WriteTx<'_>,
-    user_key: UserKey,
-    alert: &Alert,
-    now: Timestamp,
-    due_at: Option<Timestamp>,
-) -> Result<()> {
-    insert_alert(tx, user_key, None, alert, alerts::alert_url(tx, user_key)?, now, due_at)
+    insert_alert(tx, user_key, None, &alert, now, None)
 }
 
 fn insert_alert(
@@ -222,7 +210,6 @@ fn insert_alert(
     user_key: UserKey,
     cue_key: Option<CueKey>,
     alert: &Alert,
-    url: Option<String>,
     now: Timestamp,
     due_at: Option<Timestamp>,
 ) -> Result<()> {
@@ -233,29 +220,25 @@ fn insert_alert(
     if alert.alert_type != AlertType::ConsecutiveFailures {
         channels::announce_alert(tx, user_key, cue_key, alert, due_at.unwrap_or(now))?;
     }
-    post_alert(tx, user_key, cue_key, alert, url, now, due_at)
+    post_alert(tx, user_key, cue_key, alert, now, due_at)
 }
 
-/// Sends the alert to the alert webhook, if there is one.
+/// Sends the alert to the alert webhook, if there is one. One about failures in a row that was not sent, for want of a
+/// webhook or of room, is sent with the next failure.
 fn post_alert(
     tx: &WriteTx<'_>,
     user_key: UserKey,
     cue_key: Option<CueKey>,
     alert: &Alert,
-    url: Option<String>,
     now: Timestamp,
     due_at: Option<Timestamp>,
 ) -> Result<()> {
-    if let Some(url) = url {
-        let to = Recipient::Url(NotificationKind::Alert(alert.alert_type), url);
-        let (id, body) = (alert.id.clone(), alert_body(&alert.json()));
-        // One that was dropped is not told: the next failure in the row is sent.
-        if !enqueue(tx, &NewNotification { id, user_key, to, body, due_at }, now)? {
-            return Ok(());
-        }
-    }
+    let Some(url) = alerts::alert_url(tx, user_key)? else { return Ok(()) };
+    let to = Recipient::Url(NotificationKind::Alert(alert.alert_type), url);
+    let (id, body) = (alert.id.clone(), alert_body(&alert.json()));
+    let is_sent = enqueue(tx, &NewNotification { id, user_key, to, body, due_at }, now)?;
     match (alert.alert_type, cue_key) {
-        (AlertType::ConsecutiveFailures, Some(cue_key)) => {
+        (AlertType::ConsecutiveFailures, Some(cue_key)) if is_sent => {
             record_told(tx, cue_key, ALERT_WEBHOOK, 0, now)
         }
         _ => Ok(()),
