@@ -17,7 +17,7 @@ use crate::engine::delivery::attempt::SendResult;
 use crate::engine::run_while_due;
 use crate::engine::webhook_client::{WebhookRequest, WebhookResponse};
 use crate::error::{Error, Result};
-use crate::service::channels::{self as composer, ChannelResult, MessageOutcome};
+use crate::service::channels as composer;
 use crate::store::outbox::Notification;
 use crate::store::{Pending, WriteTx, channels};
 
@@ -27,7 +27,6 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// Channels that compose at a time, each in a write of its own.
 const BATCH: u32 = 50;
 
-const MAX_ERROR: usize = 500;
 const MAX_EXCERPT: usize = 300;
 
 /// Puts the messages that are due into the outbox. Returns when the next one is; none is while the database is on hold.
@@ -71,6 +70,7 @@ pub fn remind_due(app: &App, now: Timestamp) -> Result<Option<Timestamp>> {
 /// The request for a message, as its service expects it. Errors: text, if the message cannot be read.
 pub fn request(
     notification: &Notification,
+    secrets: SigningSecrets<'_>,
     now: Timestamp,
 ) -> std::result::Result<WebhookRequest, String> {
     let channel = notification.channel.as_ref().ok_or("the notification has no channel")?;
@@ -78,8 +78,6 @@ pub fn request(
     let build = service(channel.channel_type).request.ok_or("the channel sends mails")?;
     let ServiceRequest { url, mut headers, body } = build(&channel.settings, &message);
     if channel.channel_type == ChannelType::Webhook {
-        let secrets =
-            SigningSecrets { current: &notification.alert_webhook_secret, previous: None };
         let signature =
             signature_headers(secrets, &notification.id, now.as_second(), body.as_bytes());
         headers.extend(signature.into_iter().map(|(name, value)| (name.to_owned(), value)));
@@ -89,13 +87,13 @@ pub fn request(
     Ok(WebhookRequest { timeout: Some(TIMEOUT), ..request })
 }
 
-/// The next step of a message and what it means for its channel; `None` for another notification. A message that the
-/// service refuses for what it says is not sent again, and neither is a test.
-pub fn result(
+/// The next step of a message of a channel, and why the service did not take it; `None` for another notification. A
+/// message that the service refuses for what it says is not sent again.
+pub fn judge(
     notification: &Notification,
     sent: &SendResult,
     now: Timestamp,
-) -> Option<(NextStep, ChannelResult)> {
+) -> Option<(NextStep, Option<String>)> {
     let channel =
         notification.channel.as_ref().filter(|_| notification.kind == NotificationKind::Channel)?;
     let verdict = match sent {
@@ -108,41 +106,14 @@ pub fn result(
         }
         Err(error) => Verdict::Retry { after: None, reason: error.to_string() },
     };
-    let retry = |after| after_failure(channel.failures + 1, after, notification.created_at, now);
-    let (next, error) = match verdict {
+    Some(match verdict {
         Verdict::Accepted => (NextStep::Success, None),
-        Verdict::Retry { reason, .. } if is_test(notification) => (NextStep::Failed, Some(reason)),
-        Verdict::Retry { after, reason } => (retry(after), Some(reason)),
-        Verdict::Refused { reason } => (NextStep::Failed, Some(reason)),
-    };
-    let error = error.map(|error| shown(notification, &error));
-    ended(notification, error, next).map(|result| (next, result))
-}
-
-/// What the end of an attempt means for the channel of the notification, if it has one.
-pub fn ended(
-    notification: &Notification,
-    error: Option<String>,
-    next: NextStep,
-) -> Option<ChannelResult> {
-    let key = notification.channel.as_ref()?.key;
-    let failed = |error: String| MessageOutcome::Failed(one_line(&error, MAX_ERROR));
-    let outcome = error.map_or(MessageOutcome::Accepted, failed);
-    Some(ChannelResult { key, outcome, is_over: !matches!(next, NextStep::RetryAt(_)) })
-}
-
-/// For a message that is not sent: it is too old, or its account is disabled.
-pub fn given_up(notification: &Notification, next: NextStep) -> Option<ChannelResult> {
-    let key = notification.channel.as_ref()?.key;
-    let outcome = match (next, notification.disabled_at) {
-        // It waits for the limit of all mails, or for the end of the quiet hours.
-        (NextStep::RetryAt(_) | NextStep::Success, _) => return None,
-        (NextStep::Failed, Some(_)) => MessageOutcome::Dropped,
-        (NextStep::Failed, None) => {
-            MessageOutcome::Failed("a message was not sent within a day".to_owned())
+        Verdict::Retry { after, reason } => {
+            let next = after_failure(channel.failures + 1, after, notification.created_at, now);
+            (next, Some(shown(notification, &reason)))
         }
-    };
-    Some(ChannelResult { key, outcome, is_over: true })
+        Verdict::Refused { reason } => (NextStep::Failed, Some(shown(notification, &reason))),
+    })
 }
 
 /// Nothing but tests is sent in the quiet hours, also not what waited for another attempt.

@@ -20,7 +20,7 @@ use crate::domain::notification::alert::TestAttempt;
 use crate::domain::notification::{
     NotificationKind, after_mail, after_post, is_expired, signed_post,
 };
-use crate::domain::row_keys::UserKey;
+use crate::domain::text::one_line;
 use crate::domain::webhook::callback::authority_of;
 use crate::domain::webhook::delivery::SignedRequest;
 use crate::domain::webhook::signature::SigningSecrets;
@@ -35,7 +35,7 @@ use crate::engine::{AFTER_FAULT, EngineThread, NextPass, channels, run_passes, r
 use crate::error::{Error, Result};
 use crate::mail::{Mail, MailTransport, SmtpError};
 use crate::service;
-use crate::service::channels::{ChannelResult, MessageOutcome};
+use crate::service::channels::MessageOutcome;
 use crate::store::db::meta;
 use crate::store::fair_queue::{Grant, Rotation};
 use crate::store::outbox::{self, Notification};
@@ -49,6 +49,9 @@ const THREADS: usize = 64;
 
 /// Notifications promoted in one transaction; as many as the cues that one transaction fires.
 const BATCH: u32 = 500;
+
+/// Characters of the reason of a failed attempt.
+const MAX_ERROR: usize = 500;
 
 /// Mails at a time: each holds a connection, and small mail servers allow few.
 const MAILS: usize = 2;
@@ -120,12 +123,13 @@ impl NotificationDispatcher {
         mode: DispatcherMode,
     ) -> Result<Vec<Notification>> {
         for result in finished {
-            match result.destination {
-                Some(destination) => self.slots.release(result.user_key, destination, result.end),
+            let Notification { user_key, destination, is_confirmed, .. } = result.notification;
+            match destination {
+                Some(destination) => self.slots.release(user_key, destination, result.end),
                 None => {
                     self.mails = self.mails.saturating_sub(1);
                     if result.next != NextStep::Success {
-                        app.mail_limits.return_unused(result.is_confirmed);
+                        app.mail_limits.return_unused(is_confirmed);
                     }
                 }
             }
@@ -145,13 +149,13 @@ impl NotificationDispatcher {
         self.deadline = next.into_iter().chain(others).min();
         let mut found = self.scan(app)?;
         found.retain(|notification| {
-            let Some(next) = postpone(app, notification, now) else { return true };
+            let Some((next, outcome)) = postpone(app, notification, now) else { return true };
+            let end = AttemptEnd::Unclaimed;
             if let Some(destination) = notification.destination {
-                self.slots.release(notification.user_key, destination, AttemptEnd::Unclaimed);
+                self.slots.release(notification.user_key, destination, end);
             }
-            let channel = channels::given_up(notification, next);
-            let result = NotificationResult::new(notification, next, AttemptEnd::Unclaimed);
-            self.end(NotificationResult { channel, ..result });
+            let notification = notification.clone();
+            self.end(NotificationResult { notification, next, end, outcome, attempt: None });
             false
         });
         self.slots.forget_idle();
@@ -171,7 +175,7 @@ impl NotificationDispatcher {
     }
 
     fn end(&mut self, result: NotificationResult) {
-        self.in_flight.insert(result.key);
+        self.in_flight.insert(result.notification.key);
         self.unrecorded.push(result);
     }
 
@@ -186,8 +190,9 @@ impl NotificationDispatcher {
         let mut recorded = Ok(());
         for (mut result, write) in writes {
             let written = write.wait();
+            let Notification { key, user_key, ref id, .. } = result.notification;
             if let Some(attempt) = result.attempt.take() {
-                app.test_alerts.lock().pass(result.user_key, &result.id, attempt);
+                app.test_alerts.lock().pass(user_key, id, attempt);
             }
             match written {
                 // It is repeated after a disk error. After a fault the row is sent again after the next start.
@@ -195,10 +200,10 @@ impl NotificationDispatcher {
                     self.unrecorded.push(result);
                     recorded = Err(error);
                 }
-                Err(error) => self.skip(app, result.key, &error),
+                Err(error) => self.skip(app, key, &error),
                 Ok(()) => {
                     app.engine_stats.notifications.with([result.next.status().as_str()]).add(1);
-                    self.in_flight.remove(&result.key);
+                    self.in_flight.remove(&key);
                 }
             }
         }
@@ -256,25 +261,40 @@ impl NotificationDispatcher {
     }
 }
 
-/// The next step of a notification that is not sent now: one that is given up, one of a channel in its quiet hours, or a
-/// mail above the hourly limit, which waits in the outbox until the limit admits one again.
-fn postpone(app: &App, notification: &Notification, now: Timestamp) -> Option<NextStep> {
-    if !is_worth_sending(notification, now) {
-        Some(NextStep::Failed)
-    } else if let Some(end) = channels::quiet_end(notification, now) {
-        Some(NextStep::RetryAt(end))
-    } else if notification.destination.is_none() {
-        app.mail_limits.take(notification.is_confirmed, now).err().map(NextStep::RetryAt)
-    } else {
-        None
+/// The next step of a notification that is not sent now, and what that means for its channel: one that is given up, one of
+/// a channel in its quiet hours, or a mail above the hourly limit, which waits in the outbox until the limit admits one
+/// again.
+fn postpone(
+    app: &App,
+    notification: &Notification,
+    now: Timestamp,
+) -> Option<(NextStep, Option<MessageOutcome>)> {
+    if notification.disabled_at.is_some() {
+        log_given_up(notification, "the account is disabled");
+        return Some((NextStep::Failed, Some(MessageOutcome::Dropped)));
     }
+    if is_expired(notification.created_at, now) {
+        log_given_up(notification, "it is over a day old");
+        let error = "a message was not sent within a day".to_owned();
+        return Some((NextStep::Failed, Some(MessageOutcome::Failed(error))));
+    }
+    let end = match channels::quiet_end(notification, now) {
+        None if notification.destination.is_none() => {
+            app.mail_limits.take(notification.is_confirmed, now).err()
+        }
+        end => end,
+    };
+    end.map(|end| (NextStep::RetryAt(end), None))
 }
 
 fn record_result(tx: &WriteTx<'_>, ended: &NotificationResult, now: Timestamp) -> Result<()> {
-    let is_recorded = outbox::record_result(tx, ended.key, &ended.id, ended.next)?;
+    let NotificationResult { notification, next, outcome, .. } = ended;
+    let Notification { key, id, body, channel, .. } = notification;
     // A row that is gone may have taken its channel with it, whose key another one has then.
-    if let Some(channel) = ended.channel.as_ref().filter(|_| is_recorded) {
-        service::channels::record_result(tx, channel, now)?;
+    if outbox::record_result(tx, *key, id, *next)?
+        && let (Some(channel), Some(outcome)) = (channel, outcome)
+    {
+        service::channels::record_result(tx, channel.key, outcome, body, *next, now)?;
     }
     // More rows may be ready than the last pass had slots for, and the next deadline has changed.
     tx.wake(WakeSet { notifications: true, ..WakeSet::default() });
@@ -295,7 +315,13 @@ struct Sender {
 impl Sender {
     fn start(self: &Arc<Self>, notification: Notification, now: Timestamp) {
         let retry = NextStep::RetryAt(now.saturating_add(AFTER_FAULT).unwrap_or(now));
-        let not_sent = NotificationResult::new(&notification, retry, AttemptEnd::Unclaimed);
+        let not_sent = NotificationResult {
+            notification: notification.clone(),
+            next: retry,
+            end: AttemptEnd::Unclaimed,
+            outcome: None,
+            attempt: None,
+        };
         let sender = Arc::clone(self);
         let send = move || {
             if let Some(result) = sender.send(&notification) {
@@ -318,26 +344,19 @@ impl Sender {
     fn send(&self, notification: &Notification) -> Option<NotificationResult> {
         let now = || self.app.upgrade().map(|app| app.clock.now());
         let started = now()?;
-        let (result, http_status, error_message, response) = if notification.destination.is_none() {
-            let sent = send_mail(&self.mail, &self.base, self.has_page, notification);
-            let error = sent.as_ref().err().map(ToString::to_string);
-            (result_of_mail(notification, &sent, now()?), None, error, None)
-        } else {
-            let sent = send(&*self.webhook_client, notification, started);
-            let result = result_of_post(notification, &sent, now()?);
-            let (http_status, error) = status_and_error(&sent);
-            let error = match result.channel.as_ref().map(|channel| &channel.outcome) {
-                Some(MessageOutcome::Failed(error)) => Some(error.clone()),
-                Some(_) => None,
-                None => error,
-            };
-            let response =
-                sent.ok().map(|response| channels::excerpt(notification, &response.body));
-            (result, http_status, error, response)
+        let Self { webhook_client, mail, base, has_page, .. } = self;
+        let sent = send(&**webhook_client, mail, base, *has_page, notification, started);
+        let ended = now()?;
+        let (mut result, error_message) = judge(notification, &sent, ended);
+        let (http_status, response) = match sent {
+            Sent::Post(Ok(response)) => {
+                (Some(response.http_status), Some(channels::excerpt(notification, &response.body)))
+            }
+            Sent::Post(Err(_)) | Sent::Mail(_) => (None, None),
         };
-        let (duration, next) = (now()?.duration_since(started), result.next);
-        let attempt = TestAttempt { http_status, duration, error_message, response, next };
-        Some(NotificationResult { attempt: Some(attempt), ..result })
+        let (duration, next) = (ended.duration_since(started), result.next);
+        result.attempt = Some(TestAttempt { http_status, duration, error_message, response, next });
+        Some(result)
     }
 }
 
@@ -363,74 +382,106 @@ fn run(app: &App, stopping: &AtomicBool, sender: &Arc<Sender>) {
 }
 
 /// The result of a notification, before it is stored.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct NotificationResult {
-    key: i64,
-    id: String,
-    user_key: UserKey,
-    /// The destination that held a slot; `None` for a mail.
-    destination: Option<i64>,
-    is_confirmed: bool,
+    notification: Notification,
     next: NextStep,
     end: AttemptEnd,
-    channel: Option<ChannelResult>,
+    /// What it means for the channel, if it has one. `None` if the notification only waits.
+    outcome: Option<MessageOutcome>,
     /// For a request that may wait for it.
     attempt: Option<TestAttempt>,
 }
 
-impl NotificationResult {
-    fn new(notification: &Notification, next: NextStep, end: AttemptEnd) -> Self {
-        let Notification { key, user_key, destination, is_confirmed, .. } = *notification;
-        let id = notification.id.clone();
-        let (channel, attempt) = (None, None);
-        Self { key, id, user_key, destination, is_confirmed, next, end, channel, attempt }
-    }
+/// What came of an attempt.
+pub enum Sent {
+    Mail(std::result::Result<(), SmtpError>),
+    Post(SendResult),
 }
 
-/// Sends a POST, signed at `now`, and waits for the response. Never panics.
+/// Sends a notification and waits until its receiver accepts or refuses it: a POST is signed at `now`, and a mail has
+/// links to the server at `base`. Never panics.
 pub fn send(
     webhook_client: &dyn WebhookClient,
+    route: &MailTransport,
+    base: &str,
+    has_page: bool,
     notification: &Notification,
     now: Timestamp,
-) -> SendResult {
-    send_guarded(
+) -> Sent {
+    if notification.destination.is_none() {
+        return Sent::Mail(send_mail(route, base, has_page, notification));
+    }
+    Sent::Post(send_guarded(
         webhook_client,
         || request(notification, now),
         |error| tracing::error!(notification_id = %notification.id, %error, "notification panicked"),
-    )
+    ))
 }
 
-pub fn result_of_post(
+/// The result of an attempt that ended at `now`, and why it failed.
+pub fn judge(
     notification: &Notification,
-    result: &SendResult,
+    sent: &Sent,
     now: Timestamp,
-) -> NotificationResult {
-    let attempt = notification.attempts + 1;
-    let channel = channels::result(notification, result, now);
-    let next = match &channel {
-        Some((next, _)) => *next,
-        None => after_post(attempt, notification.created_at, &attempt_result(result, now), now),
+) -> (NotificationResult, Option<String>) {
+    let (attempt, created_at) = (notification.attempts + 1, notification.created_at);
+    let (next, error) = match sent {
+        Sent::Mail(Ok(())) => (NextStep::Success, None),
+        Sent::Mail(Err(error)) if error.is_transient => {
+            (after_mail(attempt, created_at, now), Some(error.to_string()))
+        }
+        Sent::Mail(Err(error)) => (NextStep::Failed, Some(error.to_string())),
+        Sent::Post(sent) => channels::judge(notification, sent, now).unwrap_or_else(|| {
+            let next = after_post(attempt, created_at, &attempt_result(sent, now), now);
+            (next, status_and_error(sent).1)
+        }),
     };
-    if next == NextStep::Failed {
-        let why = match result {
-            Ok(response) => format!("it returned {}", response.http_status),
-            Err(error) => {
-                error.detail().map_or(error.to_string(), |detail| format!("{error}: {detail}"))
-            }
-        };
-        // The host alone: the path of such a URL is often a secret.
-        let host = notification.url.as_deref().map(authority_of).unwrap_or_default();
-        give_up(notification, &format!("attempt {attempt} to reach {host} failed: {why}"));
-    }
-    let has_timed_out = matches!(result, Err(DeliveryError::Timeout { .. }));
-    let end = if has_timed_out { AttemptEnd::TimedOut } else { AttemptEnd::InTime };
-    let channel = channel.map(|(_, result)| result);
-    NotificationResult { channel, ..NotificationResult::new(notification, next, end) }
+    let is_repeated = !channels::is_test(notification);
+    let next = if error.is_none() || is_repeated { next } else { NextStep::Failed };
+    log_failure(notification, sent, next);
+    let error = error.map(|error| one_line(&error, MAX_ERROR));
+    let outcome = error.clone().map_or(MessageOutcome::Accepted, MessageOutcome::Failed);
+    let end = match sent {
+        Sent::Post(Err(DeliveryError::Timeout { .. })) => AttemptEnd::TimedOut,
+        Sent::Post(_) | Sent::Mail(_) => AttemptEnd::InTime,
+    };
+    let notification = notification.clone();
+    (NotificationResult { notification, next, end, outcome: Some(outcome), attempt: None }, error)
 }
 
-/// Sends a mail, with links to the server at `base`, and waits until the mail server accepts or refuses it. Never
-/// panics.
-pub fn send_mail(
+fn log_failure(notification: &Notification, sent: &Sent, next: NextStep) {
+    let Notification { id, user_id, attempts, .. } = notification;
+    let attempt = attempts + 1;
+    // The host alone: the path of such a URL is often a secret.
+    let host = || notification.url.as_deref().map(authority_of).unwrap_or_default();
+    let (what, why) = match sent {
+        Sent::Mail(Ok(())) => return,
+        Sent::Mail(Err(error)) => ("mail it".to_owned(), error.to_string()),
+        Sent::Post(Ok(response)) => {
+            (format!("reach {}", host()), format!("it returned {}", response.http_status))
+        }
+        Sent::Post(Err(error)) => {
+            let detail = error.detail().map(|detail| format!(": {detail}")).unwrap_or_default();
+            (format!("reach {}", host()), format!("{error}{detail}"))
+        }
+    };
+    match (sent, next) {
+        (_, NextStep::Failed) => {
+            log_given_up(notification, &format!("attempt {attempt} to {what} failed: {why}"));
+        }
+        // Only the first failure is a warning: an outage of the mail server fails many attempts of many mails.
+        (Sent::Mail(_), NextStep::RetryAt(due)) if attempt == 1 => {
+            tracing::warn!(notification_id = %id, %user_id, next_attempt = %due, error = %why, "mail not sent; retrying");
+        }
+        (Sent::Mail(_), NextStep::RetryAt(due)) => {
+            tracing::debug!(notification_id = %id, %user_id, next_attempt = %due, error = %why, "mail not sent; retrying");
+        }
+        (Sent::Post(_) | Sent::Mail(_), _) => {}
+    }
+}
+
+fn send_mail(
     route: &MailTransport,
     base: &str,
     has_page: bool,
@@ -451,48 +502,13 @@ pub fn send_mail(
 
 const NO_MAIL: &str = "this server sends no mail (--smtp-url): the message went to its log";
 
-pub fn result_of_mail(
-    notification: &Notification,
-    sent: &std::result::Result<(), SmtpError>,
-    now: Timestamp,
-) -> NotificationResult {
-    let attempt = notification.attempts + 1;
-    let next = match sent {
-        Ok(()) => NextStep::Success,
-        Err(_) if channels::is_test(notification) => NextStep::Failed,
-        Err(error) if error.is_transient => after_mail(attempt, notification.created_at, now),
-        Err(_) => NextStep::Failed,
-    };
-    let (id, user_id) = (&notification.id, &notification.user_id);
-    match (sent, next) {
-        (Ok(()), _) => {}
-        (Err(error), NextStep::RetryAt(due)) if attempt == 1 => {
-            tracing::warn!(notification_id = %id, %user_id, next_attempt = %due, %error, "mail not sent; retrying");
-        }
-        // Only the first failure is a warning: an outage of the mail server fails many attempts of many mails.
-        (Err(error), NextStep::RetryAt(due)) => {
-            tracing::debug!(notification_id = %id, %user_id, next_attempt = %due, %error, "mail not sent; retrying");
-        }
-        (Err(error), _) => {
-            give_up(notification, &format!("attempt {attempt} to mail it failed: {error}"))
-        }
-    }
-    let error = sent.as_ref().err().map(ToString::to_string);
-    let channel = channels::ended(notification, error, next);
-    NotificationResult {
-        channel,
-        ..NotificationResult::new(notification, next, AttemptEnd::InTime)
-    }
-}
-
 fn request(
     notification: &Notification,
     now: Timestamp,
 ) -> std::result::Result<WebhookRequest, String> {
     let url = notification.url.clone().ok_or("the notification has no URL")?;
     let secrets = match notification.kind {
-        NotificationKind::Channel => return channels::request(notification, now),
-        NotificationKind::Alert(_) => {
+        NotificationKind::Alert(_) | NotificationKind::Channel => {
             SigningSecrets { current: &notification.alert_webhook_secret, previous: None }
         }
         NotificationKind::Failure | NotificationKind::Mail => SigningSecrets::at(
@@ -502,6 +518,9 @@ fn request(
             notification.previous_webhook_secret_expires_at,
         ),
     };
+    if notification.kind == NotificationKind::Channel {
+        return channels::request(notification, secrets, now);
+    }
     let SignedRequest { headers, body } =
         signed_post(notification.kind, &notification.id, &notification.body, secrets, now);
     Ok(WebhookRequest::post(url, headers, body))
@@ -520,19 +539,7 @@ fn write_mail(base: &str, has_page: bool, notification: &Notification) -> Option
     })
 }
 
-/// Returns whether the notification may still be sent; if not, the reason is logged.
-fn is_worth_sending(notification: &Notification, now: Timestamp) -> bool {
-    if notification.disabled_at.is_some() {
-        give_up(notification, "the account is disabled");
-    } else if is_expired(notification.created_at, now) {
-        give_up(notification, "it is over a day old");
-    } else {
-        return true;
-    }
-    false
-}
-
-fn give_up(notification: &Notification, reason: &str) {
+fn log_given_up(notification: &Notification, reason: &str) {
     let (id, kind, user_id) = (&notification.id, notification.kind.as_str(), &notification.user_id);
     tracing::warn!(notification_id = %id, kind, %user_id, reason, "notification given up");
 }

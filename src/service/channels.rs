@@ -15,16 +15,17 @@ use crate::domain::channel::{
     MAX_CHANNELS, Repeat, SETTLE, Turn,
 };
 use crate::domain::cue::tags::Tags;
+use crate::domain::execution::NextStep;
 use crate::domain::notification::alert::{ALERT_THRESHOLD, Alert};
 use crate::domain::notification::{NotificationKind, is_expired, notification_id};
 use crate::domain::row_keys::{CueKey, ExecutionKey, UserKey};
 use crate::domain::text::hex;
 use crate::error::{Error, Result};
-use crate::service::mails;
+use crate::service::{mails, notifications};
 use crate::store::accounts::users;
 use crate::store::alerts;
 use crate::store::channels::{self, DueReminder, NextTurn};
-use crate::store::outbox::{self, FailedExecution, NewNotification};
+use crate::store::outbox::{self, FailedExecution, NewNotification, Recipient};
 use crate::store::{Pending, ReadTx, WriteTx};
 use crate::system::random;
 
@@ -487,19 +488,16 @@ fn enqueue(
         )
     };
     message.id = id.clone();
-    let (user_key, channel_key) = (channel.user_key, Some(channel.key));
-    let (kind, url) = match service(channel.fields.channel_type).request {
-        None => {
-            mails::count(tx, user_key, now)?;
-            (NotificationKind::Mail, None)
-        }
-        // For its host: the request is made again when it is sent.
-        Some(request) => {
-            (NotificationKind::Channel, Some(request(&channel.fields.settings, &message).url))
-        }
-    };
-    let body = message.body();
-    outbox::insert(tx, &NewNotification { id, user_key, kind, url, body, channel_key }, now, None)
+    // For its host: the request is made again when it is sent.
+    let url = service(channel.fields.channel_type)
+        .request
+        .map(|request| request(&channel.fields.settings, &message).url);
+    if url.is_none() {
+        mails::count(tx, channel.user_key, now)?;
+    }
+    let (user_key, to) = (channel.user_key, Recipient::Channel(channel.key, url));
+    let new = NewNotification { id, user_key, to, body: message.body(), due_at: None };
+    notifications::enqueue(tx, &new, now).map(drop)
 }
 
 /// Puts a test message into the outbox, which is sent at once. Errors: `channel_not_found`.
@@ -518,15 +516,7 @@ pub fn enqueue_test(
     enqueue(tx, &channel, Message::test(id, &channel.fields.name, now), base, now)
 }
 
-/// What the end of an attempt means for its channel.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ChannelResult {
-    pub key: i64,
-    pub outcome: MessageOutcome,
-    /// The message has left the outbox.
-    pub is_over: bool,
-}
-
+/// What the end of a notification, or of an attempt, means for its channel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MessageOutcome {
     Accepted,
@@ -536,15 +526,30 @@ pub enum MessageOutcome {
     Dropped,
 }
 
-pub fn record_result(tx: &WriteTx<'_>, result: &ChannelResult, now: Timestamp) -> Result<()> {
-    match &result.outcome {
-        MessageOutcome::Accepted => return channels::record_success(tx, result.key, now),
-        MessageOutcome::Failed(error) => channels::record_failure(tx, result.key, error, now)?,
+/// `body` is that of the message, and `next` tells whether it has left the outbox.
+pub fn record_result(
+    tx: &WriteTx<'_>,
+    key: i64,
+    outcome: &MessageOutcome,
+    body: &str,
+    next: NextStep,
+    now: Timestamp,
+) -> Result<()> {
+    match outcome {
+        MessageOutcome::Accepted => return channels::record_success(tx, key, now),
+        MessageOutcome::Failed(error) => channels::record_failure(tx, key, error, now)?,
         MessageOutcome::Dropped => {}
     }
-    if !result.is_over {
+    if matches!(next, NextStep::RetryAt(_)) {
         return Ok(());
     }
-    channels::forget_told_by(tx, result.key)?;
-    channels::look_again(tx, result.key, now)
+    if let Some(Message { event, cue_id, .. }) = Message::read(body) {
+        match event.as_str() {
+            EXECUTION_FAILED => channels::forget_told_by(tx, key, cue_id.as_deref())?,
+            // It does not say of which cues.
+            DIGEST => channels::forget_told_by(tx, key, None)?,
+            _ => {}
+        }
+    }
+    channels::look_again(tx, key, now)
 }

@@ -13,9 +13,10 @@ use crate::domain::notification::{NotificationKind, notification_id};
 use crate::domain::row_keys::UserKey;
 use crate::domain::time::{instant, saturating_sub};
 use crate::error::{Error, Result};
+use crate::service::notifications::enqueue;
 use crate::store::accounts::users;
 use crate::store::channels::record_told;
-use crate::store::outbox::{self, FailedExecution, NewNotification};
+use crate::store::outbox::{self, FailedExecution, NewNotification, Recipient};
 use crate::store::{ReadTx, WriteTx};
 
 /// Above the hourly limit it is suppressed, and the next mail says how many were. An unconfirmed address gets none: it is
@@ -32,7 +33,7 @@ pub(super) fn mail_failure(
             return Ok(());
         }
         let mail = StoredMail::Confirmation { user_id: failed.user_id.clone(), confirmation_token };
-        return outbox::insert(tx, &new_mail(id, user_key, &mail), now, None);
+        return send(tx, user_key, id, &mail, now);
     }
     if let Some(until) = limit_end(tx, user_key, now)? {
         let suppressed = outbox::increment_suppressed_mails(tx, user_key)?;
@@ -52,7 +53,7 @@ pub(super) fn mail_failure(
     let suppressed_until = limit_end(tx, user_key, now)?.map(instant);
     let mail = StoredMail::Failure { failure: report(failed, now), suppressed, suppressed_until };
     record_told(tx, failed.subject.cue_key, FAILURE_MAILS, 0, now)?;
-    outbox::insert(tx, &new_mail(id, user_key, &mail), now, None)
+    send(tx, user_key, id, &mail, now)
 }
 
 pub(super) fn report(failed: &FailedExecution, now: Timestamp) -> FailureReport {
@@ -84,7 +85,7 @@ pub(super) fn mail_replacement(
     let id = notification_id(&user_key.number().to_be_bytes(), NotificationKind::Mail, now);
     let mail = StoredMail::Replacement { replaced, replaced_at: instant(now) };
     count(tx, user_key, now)?;
-    outbox::insert(tx, &new_mail(id, user_key, &mail), now, None)
+    send(tx, user_key, id, &mail, now)
 }
 
 /// A test of the failure mails, to the confirmed address of the account. Errors: `invalid_state`, `rate_limit_exceeded`.
@@ -102,7 +103,7 @@ pub(super) fn mail_test(
     refuse_above_limit(tx, user_key, now)?;
     let mail = StoredMail::Channel(Box::new(Message::test(&id, "Failure mails", now)));
     count(tx, user_key, now)?;
-    outbox::insert(tx, &new_mail(id, user_key, &mail), now, None)
+    send(tx, user_key, id, &mail, now)
 }
 
 /// When the account may get another mail, if it has reached the hourly limit.
@@ -140,7 +141,13 @@ fn count_as(tx: &WriteTx<'_>, user_key: UserKey, suppressed: u32, now: Timestamp
     outbox::insert_mail(tx, user_key, now, suppressed)
 }
 
-fn new_mail(id: String, user_key: UserKey, mail: &StoredMail) -> NewNotification {
-    let (kind, url, body, channel_key) = (NotificationKind::Mail, None, mail.body(), None);
-    NewNotification { id, user_key, kind, url, body, channel_key }
+fn send(
+    tx: &WriteTx<'_>,
+    user_key: UserKey,
+    id: String,
+    mail: &StoredMail,
+    now: Timestamp,
+) -> Result<()> {
+    let (to, body) = (Recipient::Account, mail.body());
+    enqueue(tx, &NewNotification { id, user_key, to, body, due_at: None }, now).map(drop)
 }

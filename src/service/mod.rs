@@ -15,6 +15,7 @@ pub mod finish;
 pub mod fire;
 pub mod mails;
 pub mod manual_runs;
+pub mod notifications;
 pub mod notify;
 pub mod operator;
 pub mod overlap;

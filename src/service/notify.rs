@@ -14,20 +14,19 @@ use crate::domain::notification::alert::{
     ALERT_THRESHOLD, Alert, AlertType, MAX_KEPT, MAX_WAITING_BEFORE_TEST, MovedRuns, NewAlert,
     OnAttempt, TEST_KIND, test_alert,
 };
-use crate::domain::notification::{
-    BACKLOG_CLEARED, MAX_WAITING, NotificationKind, notification_id,
-};
+use crate::domain::notification::{NotificationKind, notification_id};
 use crate::domain::row_keys::{CueKey, ExecutionKey, UserKey};
 use crate::domain::schedule::catch_up::{CaughtUp, Outage};
 use crate::domain::time::{saturating_add, saturating_sub};
 use crate::domain::webhook::canonical_json::canonical;
 use crate::error::{Error, Result};
+use crate::service::notifications::enqueue;
 use crate::service::{channels, events, mails};
 use crate::store::accounts::users;
 use crate::store::alerts::{self, AlertSubject};
 use crate::store::channels::{record_told, release_notice, told_at, update_notice};
 use crate::store::db::meta;
-use crate::store::outbox::{self, FailedExecution, NewNotification, Streak};
+use crate::store::outbox::{self, FailedExecution, NewNotification, Recipient, Streak};
 use crate::store::{Pending, WriteTx};
 
 pub(super) fn post_failure(
@@ -38,48 +37,8 @@ pub(super) fn post_failure(
 ) -> Result<()> {
     let (user_key, kind) = (failed.subject.user_key, NotificationKind::Failure);
     let id = notification_id(failed.subject.execution_id.bytes(), kind, now);
-    let (url, body) = (Some(url.to_owned()), mails::report(failed, now).body());
-    let new = NewNotification { id, user_key, kind, url, body, channel_key: None };
-    insert_post(tx, &new, now, None)
-}
-
-/// Drops a POST if [`MAX_WAITING`] of its kind wait for its user, and logs the start and end of such a backlog.
-fn insert_post(
-    tx: &WriteTx<'_>,
-    new: &NewNotification,
-    now: Timestamp,
-    due_at: Option<Timestamp>,
-) -> Result<()> {
-    if has_room(tx, new)? { outbox::insert(tx, new, now, due_at) } else { Ok(()) }
-}
-
-/// A backlog begins when the queue is full and ends when half is sent, so that a queue near its limit is reported once.
-fn has_room(tx: &WriteTx<'_>, new: &NewNotification) -> Result<bool> {
-    let NewNotification { id, user_key, kind, .. } = new;
-    let (user_key, kind) = (*user_key, *kind);
-    let waiting = outbox::count_waiting(tx, user_key, kind, MAX_WAITING)?;
-    if waiting >= MAX_WAITING {
-        if outbox::increment_dropped(tx, user_key, kind)? == 1 {
-            let (user_id, notification_id) = (outbox::user_id(tx, user_key)?, id.clone());
-            tx.on_commit(move || {
-                tracing::warn!(
-                    %user_id, kind = kind.as_str(), %notification_id, limit = MAX_WAITING,
-                    "notifications dropped: too many of this kind are waiting for the user"
-                );
-            });
-        }
-    } else if waiting <= BACKLOG_CLEARED
-        && let Some(count) = outbox::end_backlog(tx, user_key, kind)?
-    {
-        let user_id = outbox::user_id(tx, user_key)?;
-        tx.on_commit(move || {
-            tracing::warn!(
-                %user_id, kind = kind.as_str(), count,
-                "notifications accepted again: the backlog of the user is cleared"
-            );
-        });
-    }
-    Ok(waiting < MAX_WAITING)
+    let (to, body) = (Recipient::Url(kind, url.to_owned()), mails::report(failed, now).body());
+    enqueue(tx, &NewNotification { id, user_key, to, body, due_at: None }, now).map(drop)
 }
 
 const CATCH_UP: NotificationKind = NotificationKind::Alert(AlertType::CatchUp);
@@ -130,20 +89,16 @@ pub(super) fn alert_streak(
         saturating_sub(now, new.alert_type.dedup_window() - SignedDuration::from_millis(1));
     // A streak that follows another within minutes is no news.
     let Some(known) = alerts::find_streak(tx, subject.cue_key, streak.since.min(recent))? else {
-        let raised = raise_alert_for(tx, subject, new, now)?;
-        record_told(tx, subject.cue_key, ALERT_WEBHOOK, 0, now)?;
-        return Ok(raised);
+        return raise_alert_for(tx, subject, new, now);
     };
     let is_of_streak = known.created_at >= streak.since;
     let alert = of_cue(subject, new, known.id, known.created_at);
     alerts::update_streak(tx, subject.cue_key, &alert)?;
-    let url = subject.alert_webhook_url.clone().filter(|_| is_of_streak);
-    if url.is_some() && !is_told(tx, subject.cue_key, ALERT_WEBHOOK, now)? {
-        record_told(tx, subject.cue_key, ALERT_WEBHOOK, 0, now)?;
+    if is_of_streak && !is_told(tx, subject.cue_key, ALERT_WEBHOOK, now)? {
         let kind = NotificationKind::Alert(alert.alert_type);
         // A receiver takes the same id for a repetition.
         let again = Alert { id: notification_id(alert.id.as_bytes(), kind, now), ..alert.clone() };
-        post_alert(tx, subject.user_key, url, &again, now, None)?;
+        post_alert(tx, subject.user_key, Some(subject.cue_key), &again, now, None)?;
     }
     Ok(Some(alert))
 }
@@ -161,8 +116,7 @@ pub(super) fn raise_alert_for(
     let kind = NotificationKind::Alert(new.alert_type);
     let id = notification_id(subject.execution_id.bytes(), kind, now);
     let alert = of_cue(subject, new, id, now);
-    let url = subject.alert_webhook_url.clone();
-    insert_alert(tx, subject.user_key, Some(subject.cue_key), &alert, url, now, None)?;
+    insert_alert(tx, subject.user_key, Some(subject.cue_key), &alert, now, None)?;
     Ok(Some(alert))
 }
 
@@ -201,7 +155,7 @@ pub(super) fn add_caught_up(
     }
     let id = notification_id(&user_key.number().to_be_bytes(), CATCH_UP, outage.until);
     let alert = NewAlert::catch_up(caught_up).of_account(id, outage.until);
-    insert_account_alert(tx, user_key, &alert, now, Some(due_at))
+    insert_alert(tx, user_key, None, &alert, now, Some(due_at))
 }
 
 /// Call it when all runs have caught up, so that the alert counts them all.
@@ -232,7 +186,7 @@ pub fn raise_clock_behind(
             continue;
         }
         let alert = NewAlert::clock_behind(newest, now).of_account(id, now);
-        insert_account_alert(tx, *user_key, &alert, now, None)?;
+        insert_alert(tx, *user_key, None, &alert, now, None)?;
     }
     Ok(users.last().copied())
 }
@@ -248,17 +202,7 @@ pub(super) fn raise_moved_runs(
     let about = moved.first.first().map_or("", |run| &run.cue_id);
     let id = notification_id(about.as_bytes(), kind, now);
     let alert = NewAlert::time_zone_changed(moved).of_account(id, now);
-    insert_account_alert(tx, user_key, &alert, now, None)
-}
-
-fn insert_account_alert(
-    tx: &WriteTx<'_>,
-    user_key: UserKey,
-    alert: &Alert,
-    now: Timestamp,
-    due_at: Option<Timestamp>,
-) -> Result<()> {
-    insert_alert(tx, user_key, None, alert, alerts::alert_url(tx, user_key)?, now, due_at)
+    insert_alert(tx, user_key, None, &alert, now, None)
 }
 
 fn insert_alert(
@@ -266,7 +210,6 @@ fn insert_alert(
     user_key: UserKey,
     cue_key: Option<CueKey>,
     alert: &Alert,
-    url: Option<String>,
     now: Timestamp,
     due_at: Option<Timestamp>,
 ) -> Result<()> {
@@ -277,24 +220,29 @@ fn insert_alert(
     if alert.alert_type != AlertType::ConsecutiveFailures {
         channels::announce_alert(tx, user_key, cue_key, alert, due_at.unwrap_or(now))?;
     }
-    post_alert(tx, user_key, url, alert, now, due_at)
+    post_alert(tx, user_key, cue_key, alert, now, due_at)
 }
 
+/// Sends the alert to the alert webhook, if there is one. One about failures in a row that was not sent, for want of a
+/// webhook or of room, is sent with the next failure.
 fn post_alert(
     tx: &WriteTx<'_>,
     user_key: UserKey,
-    url: Option<String>,
+    cue_key: Option<CueKey>,
     alert: &Alert,
     now: Timestamp,
     due_at: Option<Timestamp>,
 ) -> Result<()> {
-    if url.is_none() {
-        return Ok(());
-    }
-    let kind = NotificationKind::Alert(alert.alert_type);
+    let Some(url) = alerts::alert_url(tx, user_key)? else { return Ok(()) };
+    let to = Recipient::Url(NotificationKind::Alert(alert.alert_type), url);
     let (id, body) = (alert.id.clone(), alert_body(&alert.json()));
-    let new = NewNotification { id, user_key, kind, url, body, channel_key: None };
-    insert_post(tx, &new, now, due_at)
+    let is_sent = enqueue(tx, &NewNotification { id, user_key, to, body, due_at }, now)?;
+    match (alert.alert_type, cue_key) {
+        (AlertType::ConsecutiveFailures, Some(cue_key)) if is_sent => {
+            record_told(tx, cue_key, ALERT_WEBHOOK, 0, now)
+        }
+        _ => Ok(()),
+    }
 }
 
 /// In no list and no event. Refused with `invalid_state` without a URL, and if many alerts wait to be sent there.
@@ -314,9 +262,8 @@ fn enqueue_test(tx: &WriteTx<'_>, user_key: UserKey, id: String, now: Timestamp)
         );
         return Err(Error::refused(ErrorCode::InvalidState, message));
     }
-    let (url, body) = (Some(url), alert_body(&test_alert(&id, now)));
-    let new = NewNotification { id, user_key, kind, url, body, channel_key: None };
-    insert_post(tx, &new, now, None)
+    let (to, body) = (Recipient::Url(kind, url), alert_body(&test_alert(&id, now)));
+    enqueue(tx, &NewNotification { id, user_key, to, body, due_at: None }, now).map(drop)
 }
 
 fn alert_body(alert: &Value) -> String {

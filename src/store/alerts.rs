@@ -24,49 +24,16 @@ pub struct AlertSubject {
     pub cue_id: String = "c.id",
     pub cue_name: String = "c.name",
     pub execution_id: ExecutionId = "e.id",
-    pub alert_webhook_url: Option<String> = "u.alert_webhook_url",
 } }
 pub(in crate::store) use subject_columns;
 
 row!(columns, "a.", Alert { id, alert_type, cue_id = "c.id", execution_id, message, metadata, created_at });
-
-const SUBJECT: &str = select!(
-    subject_columns,
-    "FROM executions e JOIN cues c ON c.key = e.cue_key
-      JOIN users u ON u.key = e.user_key AND u.disabled_at IS NULL
-     WHERE e.key = ?1"
-);
-const EXISTS_SINCE: &str =
-    "SELECT 1 FROM alerts WHERE cue_key = ?1 AND alert_type = ?2 AND created_at > ?3";
-const EXISTS: &str = "SELECT 1 FROM alerts WHERE user_key = ?1 AND id = ?2";
-const NEWEST_OF_CUE: &str = "SELECT max(created_at) FROM alerts WHERE cue_key = ?1 AND alert_type = ?2 AND created_at <= ?3";
-const HAS_MORE_SINCE: &str = "SELECT 1 FROM alerts WHERE user_key = ?1 AND created_at > ?2 ORDER BY created_at LIMIT 1 OFFSET ?3";
-const DELETE_SURPLUS: &str = "DELETE FROM alerts WHERE key IN (
-    SELECT key FROM alerts WHERE user_key = ?1 ORDER BY created_at DESC, key DESC LIMIT -1 OFFSET ?2)";
-// A user has a thousand alerts at most, so the filters read all of them, newest first, and need no further index.
-const LIST: &str = select!(columns, "FROM alerts a LEFT JOIN cues c ON c.key = a.cue_key
-  WHERE a.user_key = ?1 AND a.created_at >= ?2 AND (?3 IS NULL OR a.alert_type = ?3) AND (?4 IS NULL OR c.id = ?4)
-  ORDER BY a.created_at DESC, a.key DESC LIMIT ?5 + 0 OFFSET ?6");
-const COUNT: &str = "SELECT count(*) FROM alerts a LEFT JOIN cues c ON c.key = a.cue_key
-  WHERE a.user_key = ?1 AND a.created_at >= ?2 AND (?3 IS NULL OR a.alert_type = ?3) AND (?4 IS NULL OR c.id = ?4)";
 
 const FIND_CATCH_UP: &str = select!(
     columns,
     "FROM alerts a LEFT JOIN cues c ON c.key = a.cue_key
   WHERE a.user_key = ?1 AND a.created_at = ?2 AND a.alert_type = 'catch_up'"
 );
-const UPDATE_CATCH_UP: &str = "UPDATE alerts SET message = ?3, metadata = ?4
-  WHERE user_key = ?1 AND created_at = ?2 AND alert_type = 'catch_up'";
-const FIND_STREAK: &str = select!(
-    columns,
-    "FROM alerts a JOIN cues c ON c.key = a.cue_key
-  WHERE a.cue_key = ?1 AND a.alert_type = 'consecutive_failures' AND a.created_at >= ?2
-  ORDER BY a.created_at DESC LIMIT 1"
-);
-const UPDATE: &str = "UPDATE alerts SET execution_id = ?3, message = ?4, metadata = ?5
-  WHERE cue_key = ?1 AND alert_type = 'consecutive_failures' AND created_at = ?2";
-const ALERT_URL: &str = "SELECT alert_webhook_url FROM users
-  WHERE key = ?1 AND disabled_at IS NULL AND alert_webhook_url IS NOT NULL";
 
 pub fn find_catch_up(
     read: &ReadTx<'_>,
@@ -76,14 +43,27 @@ pub fn find_catch_up(
     read.find(FIND_CATCH_UP, (user_key, ended_at))
 }
 
+const UPDATE_CATCH_UP: &str = "UPDATE alerts SET message = ?3, metadata = ?4
+  WHERE user_key = ?1 AND created_at = ?2 AND alert_type = 'catch_up'";
+
 pub fn update_catch_up(tx: &WriteTx<'_>, user_key: UserKey, alert: &Alert) -> Result<()> {
     tx.run(UPDATE_CATCH_UP, (user_key, alert.created_at, &alert.message, &alert.metadata))
 }
+
+const FIND_STREAK: &str = select!(
+    columns,
+    "FROM alerts a JOIN cues c ON c.key = a.cue_key
+  WHERE a.cue_key = ?1 AND a.alert_type = 'consecutive_failures' AND a.created_at >= ?2
+  ORDER BY a.created_at DESC LIMIT 1"
+);
 
 /// The newest alert about failures of the cue in a row that was raised since then.
 pub fn find_streak(read: &ReadTx<'_>, cue_key: CueKey, since: Timestamp) -> Result<Option<Alert>> {
     read.find(FIND_STREAK, (cue_key, since))
 }
+
+const UPDATE: &str = "UPDATE alerts SET execution_id = ?3, message = ?4, metadata = ?5
+  WHERE cue_key = ?1 AND alert_type = 'consecutive_failures' AND created_at = ?2";
 
 /// Changes an alert about failures of the cue in a row.
 pub fn update_streak(tx: &WriteTx<'_>, cue_key: CueKey, alert: &Alert) -> Result<()> {
@@ -91,9 +71,19 @@ pub fn update_streak(tx: &WriteTx<'_>, cue_key: CueKey, alert: &Alert) -> Result
     tx.run(UPDATE, (cue_key, created_at, execution_id, message, metadata))
 }
 
+const ALERT_URL: &str = "SELECT alert_webhook_url FROM users
+  WHERE key = ?1 AND disabled_at IS NULL AND alert_webhook_url IS NOT NULL";
+
 pub fn alert_url(read: &ReadTx<'_>, user_key: UserKey) -> Result<Option<String>> {
     read.find(ALERT_URL, [user_key])
 }
+
+const SUBJECT: &str = select!(
+    subject_columns,
+    "FROM executions e JOIN cues c ON c.key = e.cue_key
+      JOIN users u ON u.key = e.user_key AND u.disabled_at IS NULL
+     WHERE e.key = ?1"
+);
 
 pub fn find_subject(
     read: &ReadTx<'_>,
@@ -101,6 +91,9 @@ pub fn find_subject(
 ) -> Result<Option<AlertSubject>> {
     read.find(SUBJECT, [execution_key])
 }
+
+const EXISTS_SINCE: &str =
+    "SELECT 1 FROM alerts WHERE cue_key = ?1 AND alert_type = ?2 AND created_at > ?3";
 
 pub fn exists_since(
     read: &ReadTx<'_>,
@@ -110,6 +103,8 @@ pub fn exists_since(
 ) -> Result<bool> {
     read.any(EXISTS_SINCE, (cue_key, alert_type, since))
 }
+
+const NEWEST_OF_CUE: &str = "SELECT max(created_at) FROM alerts WHERE cue_key = ?1 AND alert_type = ?2 AND created_at <= ?3";
 
 /// The time of the cue's newest alert of this type. A later time than `until` does not count: the clock was set back.
 pub fn newest_of_cue(
@@ -121,9 +116,13 @@ pub fn newest_of_cue(
     read.one(NEWEST_OF_CUE, (cue_key, alert_type, until))
 }
 
+const EXISTS: &str = "SELECT 1 FROM alerts WHERE user_key = ?1 AND id = ?2";
+
 pub fn exists(read: &ReadTx<'_>, user_key: UserKey, id: &str) -> Result<bool> {
     read.any(EXISTS, (user_key, id))
 }
+
+const HAS_MORE_SINCE: &str = "SELECT 1 FROM alerts WHERE user_key = ?1 AND created_at > ?2 ORDER BY created_at LIMIT 1 OFFSET ?3";
 
 pub fn has_more_since(
     read: &ReadTx<'_>,
@@ -149,9 +148,19 @@ pub fn insert(
     .map(drop)
 }
 
+const DELETE_SURPLUS: &str = "DELETE FROM alerts WHERE key IN (
+    SELECT key FROM alerts WHERE user_key = ?1 ORDER BY created_at DESC, key DESC LIMIT -1 OFFSET ?2)";
+
 pub fn delete_surplus(tx: &WriteTx<'_>, user_key: UserKey, kept: u32) -> Result<()> {
     tx.run(DELETE_SURPLUS, (user_key, kept))
 }
+
+// A user has a thousand alerts at most, so the filters read all of them, newest first, and need no further index.
+const LIST: &str = select!(columns, "FROM alerts a LEFT JOIN cues c ON c.key = a.cue_key
+  WHERE a.user_key = ?1 AND a.created_at >= ?2 AND (?3 IS NULL OR a.alert_type = ?3) AND (?4 IS NULL OR c.id = ?4)
+  ORDER BY a.created_at DESC, a.key DESC LIMIT ?5 + 0 OFFSET ?6");
+const COUNT: &str = "SELECT count(*) FROM alerts a LEFT JOIN cues c ON c.key = a.cue_key
+  WHERE a.user_key = ?1 AND a.created_at >= ?2 AND (?3 IS NULL OR a.alert_type = ?3) AND (?4 IS NULL OR c.id = ?4)";
 
 pub fn list(
     read: &ReadTx<'_>,

@@ -20,10 +20,30 @@ use crate::store::{ReadTx, WakeSet, WriteTx};
 pub struct NewNotification {
     pub id: String,
     pub user_key: UserKey,
-    pub kind: NotificationKind,
-    pub url: Option<String>,
+    pub to: Recipient,
     pub body: String,
-    pub channel_key: Option<i64>,
+    /// At once without it.
+    pub due_at: Option<Timestamp>,
+}
+
+#[derive(Debug, Clone)]
+pub enum Recipient {
+    /// The address of the account.
+    Account,
+    /// A URL that the account or a cue has for this kind.
+    Url(NotificationKind, String),
+    /// The channel in this row, with its URL; without one, it mails.
+    Channel(i64, Option<String>),
+}
+
+impl Recipient {
+    pub fn kind(&self) -> NotificationKind {
+        match self {
+            Self::Account | Self::Channel(_, None) => NotificationKind::Mail,
+            Self::Url(kind, _) => *kind,
+            Self::Channel(_, Some(_)) => NotificationKind::Channel,
+        }
+    }
 }
 
 /// The channel of a message, as it is when the message is sent.
@@ -63,58 +83,25 @@ pub struct Notification {
     pub channel: Option<ChannelRef> = (channel_columns),
 } }
 
-const POSTPONE_UNSENT: &str = "UPDATE outbox SET body = ?4, due_at = ?5
-  WHERE user_key = ?1 AND kind = ?2 AND id = ?3 AND due_at IS NOT NULL AND attempts = 0";
-const RELEASE_UNSENT: &str = "UPDATE outbox SET due_at = NULL
-  WHERE user_key = ?1 AND kind = ?2 AND id = ?3 AND due_at IS NOT NULL AND attempts = 0";
-const COUNT_WAITING: &str =
-    "SELECT count(*) FROM (SELECT 1 FROM outbox WHERE user_key = ?1 AND kind = ?2 LIMIT ?3 + 0)";
-const INCREMENT_DROPPED: &str =
-    "INSERT INTO outbox_overflow (user_key, kind, dropped) VALUES (?1, ?2, 1)
-    ON CONFLICT DO UPDATE SET dropped = dropped + 1 RETURNING dropped";
-const END_BACKLOG: &str =
-    "DELETE FROM outbox_overflow WHERE user_key = ?1 AND kind = ?2 RETURNING dropped";
-const USER_ID: &str = "SELECT id FROM users WHERE key = ?1";
-const NEXT_DUE: &str = "SELECT due_at FROM outbox WHERE due_at IS NOT NULL ORDER BY due_at LIMIT 1";
-const PROMOTE: &str = "UPDATE outbox SET due_at = NULL
-    WHERE key IN (SELECT key FROM outbox WHERE due_at IS NOT NULL AND due_at <= ?1 ORDER BY due_at LIMIT ?2 + 0)";
-const HAS_READY: &str =
-    "SELECT EXISTS (SELECT 1 FROM outbox WHERE due_at IS NULL AND destination_hash IS NULL)
-    OR EXISTS (SELECT 1 FROM outbox WHERE due_at IS NULL AND destination_hash IS NOT NULL)";
-const NEXT_USER: &str = "SELECT user_key FROM outbox
-    WHERE due_at IS NULL AND destination_hash IS NOT NULL AND user_key >= ?1 ORDER BY user_key LIMIT 1";
-const NEXT_DESTINATION: &str = "SELECT destination_hash FROM outbox
-    WHERE due_at IS NULL AND user_key = ?1 AND destination_hash >= ?2 ORDER BY destination_hash LIMIT 1";
-const READY_POSTS: &str = "SELECT key FROM outbox
-    WHERE due_at IS NULL AND user_key = ?1 AND destination_hash = ?2 AND key > ?3 ORDER BY key LIMIT ?4 + 0";
-const READY_MAILS: &str = "SELECT key FROM outbox WHERE due_at IS NULL AND destination_hash IS NULL ORDER BY key LIMIT ?1 + 0";
-const FIND: &str = select!(columns, "FROM outbox JOIN users ON users.key = outbox.user_key LEFT JOIN channels ON channels.key = outbox.channel_key
-     WHERE outbox.key = ?1");
-// These two compare the id as well: SQLite reuses the key of a deleted row.
-const DELETE: &str = "DELETE FROM outbox WHERE key = ?1 AND id = ?2";
-// Ready at once for a disabled account: the next pass gives it up.
-const POSTPONE: &str = "UPDATE outbox
-    SET due_at = iif((SELECT disabled_at FROM users WHERE users.key = user_key) IS NULL, ?3, NULL), attempts = attempts + 1
-  WHERE key = ?1 AND id = ?2";
-const DELETE_POSTS: &str = "DELETE FROM outbox WHERE user_key = ?1 AND kind <> 'mail'";
-const DELETE_WAITING: &str = "DELETE FROM outbox WHERE user_key = ?1 AND due_at IS NOT NULL";
-
-pub fn insert(
-    tx: &WriteTx<'_>,
-    new: &NewNotification,
-    now: Timestamp,
-    due_at: Option<Timestamp>,
-) -> Result<()> {
-    let NewNotification { id, user_key, kind, url, body, channel_key } = new;
-    let destination = url.as_deref().map(destination_hash);
+pub fn insert(tx: &WriteTx<'_>, new: &NewNotification, now: Timestamp) -> Result<()> {
+    let NewNotification { id, user_key, to, body, due_at } = new;
+    let (url, channel_key) = match to {
+        Recipient::Account => (None, None),
+        Recipient::Url(_, url) => (Some(url), None),
+        Recipient::Channel(key, url) => (url.as_ref(), Some(*key)),
+    };
+    let destination = url.map(|url| destination_hash(url));
     tx.insert(
         "outbox",
         "id, user_key, kind, url, destination_hash, body, attempts, created_at, due_at, channel_key",
-        (id, user_key, kind, url, destination, body, 0_i64, now, due_at, channel_key),
+        (id, user_key, to.kind(), url, destination, body, 0_i64, now, due_at, channel_key),
     )?;
     tx.wake(WakeSet { notifications: true, ..WakeSet::default() });
     Ok(())
 }
+
+const POSTPONE_UNSENT: &str = "UPDATE outbox SET body = ?4, due_at = ?5
+  WHERE user_key = ?1 AND kind = ?2 AND id = ?3 AND due_at IS NOT NULL AND attempts = 0";
 
 pub fn postpone_unsent(
     tx: &WriteTx<'_>,
@@ -127,6 +114,9 @@ pub fn postpone_unsent(
     tx.run(POSTPONE_UNSENT, (user_key, kind, id, body, due_at))
 }
 
+const RELEASE_UNSENT: &str = "UPDATE outbox SET due_at = NULL
+  WHERE user_key = ?1 AND kind = ?2 AND id = ?3 AND due_at IS NOT NULL AND attempts = 0";
+
 pub fn release_unsent(
     tx: &WriteTx<'_>,
     user_key: UserKey,
@@ -138,22 +128,40 @@ pub fn release_unsent(
     Ok(())
 }
 
+const NEXT_DUE: &str = "SELECT due_at FROM outbox WHERE due_at IS NOT NULL ORDER BY due_at LIMIT 1";
+
 pub fn next_due_at(read: &ReadTx<'_>) -> Result<Option<Timestamp>> {
     read.find(NEXT_DUE, ())
 }
+
+const PROMOTE: &str = "UPDATE outbox SET due_at = NULL
+    WHERE key IN (SELECT key FROM outbox WHERE due_at IS NOT NULL AND due_at <= ?1 ORDER BY due_at LIMIT ?2 + 0)";
 
 pub fn promote_due(tx: &WriteTx<'_>, now: Timestamp, limit: u32) -> Result<()> {
     tx.run(PROMOTE, (now, limit))
 }
 
+const HAS_READY: &str =
+    "SELECT EXISTS (SELECT 1 FROM outbox WHERE due_at IS NULL AND destination_hash IS NULL)
+    OR EXISTS (SELECT 1 FROM outbox WHERE due_at IS NULL AND destination_hash IS NOT NULL)";
+
 pub fn has_ready(read: &ReadTx<'_>) -> Result<bool> {
     read.one(HAS_READY, ())
 }
+
+const READY_MAILS: &str = "SELECT key FROM outbox WHERE due_at IS NULL AND destination_hash IS NULL ORDER BY key LIMIT ?1 + 0";
 
 pub fn ready_mails(read: &ReadTx<'_>, skipped: &HashSet<i64>, limit: usize) -> Result<Vec<i64>> {
     let keys: Vec<i64> = read.all(READY_MAILS, [skipped.len() + limit])?;
     Ok(keys.into_iter().filter(|key| !skipped.contains(key)).take(limit).collect())
 }
+
+const NEXT_USER: &str = "SELECT user_key FROM outbox
+    WHERE due_at IS NULL AND destination_hash IS NOT NULL AND user_key >= ?1 ORDER BY user_key LIMIT 1";
+const NEXT_DESTINATION: &str = "SELECT destination_hash FROM outbox
+    WHERE due_at IS NULL AND user_key = ?1 AND destination_hash >= ?2 ORDER BY destination_hash LIMIT 1";
+const READY_POSTS: &str = "SELECT key FROM outbox
+    WHERE due_at IS NULL AND user_key = ?1 AND destination_hash = ?2 AND key > ?3 ORDER BY key LIMIT ?4 + 0";
 
 /// In the order of [`fair_queue::take`]. `try_acquire` gets the user and the destination.
 pub fn ready_posts(
@@ -176,9 +184,19 @@ pub fn ready_posts(
     fair_queue::take(&queue, rotation, |user, destination| Ok(try_acquire(user, destination)))
 }
 
+const FIND: &str = select!(columns, "FROM outbox JOIN users ON users.key = outbox.user_key LEFT JOIN channels ON channels.key = outbox.channel_key
+     WHERE outbox.key = ?1");
+
 pub fn find(read: &ReadTx<'_>, key: i64) -> Result<Notification> {
     read.one(FIND, [key])
 }
+
+// These two compare the id as well: SQLite reuses the key of a deleted row.
+const DELETE: &str = "DELETE FROM outbox WHERE key = ?1 AND id = ?2";
+// Ready at once for a disabled account: the next pass gives it up.
+const POSTPONE: &str = "UPDATE outbox
+    SET due_at = iif((SELECT disabled_at FROM users WHERE users.key = user_key) IS NULL, ?3, NULL), attempts = attempts + 1
+  WHERE key = ?1 AND id = ?2";
 
 /// Returns `false` if the notification was deleted meanwhile.
 pub fn record_result(tx: &WriteTx<'_>, key: i64, id: &str, next: NextStep) -> Result<bool> {
@@ -188,15 +206,22 @@ pub fn record_result(tx: &WriteTx<'_>, key: i64, id: &str, next: NextStep) -> Re
     }
 }
 
+const DELETE_POSTS: &str = "DELETE FROM outbox WHERE user_key = ?1 AND kind <> 'mail'";
+
 /// Deletes the user's POSTs. One that is being sent ends, and is not repeated.
 pub fn delete_posts(tx: &WriteTx<'_>, user_key: UserKey) -> Result<()> {
     tx.run(DELETE_POSTS, [user_key])
 }
 
+const DELETE_WAITING: &str = "DELETE FROM outbox WHERE user_key = ?1 AND due_at IS NOT NULL";
+
 /// Deletes the user's notifications that wait for another attempt or for their time.
 pub fn delete_waiting(tx: &WriteTx<'_>, user_key: UserKey) -> Result<()> {
     tx.run(DELETE_WAITING, [user_key])
 }
+
+const COUNT_WAITING: &str =
+    "SELECT count(*) FROM (SELECT 1 FROM outbox WHERE user_key = ?1 AND kind = ?2 LIMIT ?3 + 0)";
 
 pub fn count_waiting(
     read: &ReadTx<'_>,
@@ -207,6 +232,10 @@ pub fn count_waiting(
     read.one(COUNT_WAITING, (user_key, kind, limit))
 }
 
+const INCREMENT_DROPPED: &str =
+    "INSERT INTO outbox_overflow (user_key, kind, dropped) VALUES (?1, ?2, 1)
+    ON CONFLICT DO UPDATE SET dropped = dropped + 1 RETURNING dropped";
+
 pub fn increment_dropped(
     tx: &WriteTx<'_>,
     user_key: UserKey,
@@ -214,6 +243,9 @@ pub fn increment_dropped(
 ) -> Result<u32> {
     tx.one(INCREMENT_DROPPED, (user_key, kind))
 }
+
+const END_BACKLOG: &str =
+    "DELETE FROM outbox_overflow WHERE user_key = ?1 AND kind = ?2 RETURNING dropped";
 
 /// Ends the user's backlog of this kind. Returns the number of dropped POSTs, or `None` if there was no backlog.
 pub fn end_backlog(
@@ -223,6 +255,8 @@ pub fn end_backlog(
 ) -> Result<Option<u32>> {
     tx.find(END_BACKLOG, (user_key, kind))
 }
+
+const USER_ID: &str = "SELECT id FROM users WHERE key = ?1";
 
 pub fn user_id(read: &ReadTx<'_>, user_key: UserKey) -> Result<String> {
     read.one(USER_ID, [user_key])
@@ -257,21 +291,7 @@ const FIND_FAILED: &str = concat!(
      LEFT JOIN outcomes o ON o.execution_key = e.key
     WHERE e.key = ?1"
 );
-// Runs after every success, nearly always on an empty table.
-const DELETE_STREAK: &str =
-    "DELETE FROM consecutive_failures WHERE cue_key = ?1 RETURNING failures, since, is_announced";
-const INCREMENT_STREAK: &str =
-    "INSERT INTO consecutive_failures (cue_key, failures, since, is_announced, last_key) VALUES (?1, 1, ?2, 0, ?3)
-    ON CONFLICT (cue_key) DO UPDATE SET failures = failures + 1, last_key = ?3
-    RETURNING failures, since, is_announced";
-const ANNOUNCE_STREAK: &str = "UPDATE consecutive_failures SET is_announced = 1 WHERE cue_key = ?1";
-const MAIL_TIME: &str = "SELECT created_at FROM failure_mails
-    WHERE user_key = ?1 ORDER BY created_at DESC, key DESC LIMIT 1 OFFSET ?2";
-const SUPPRESSED_MAILS: &str = "SELECT suppressed FROM failure_mails WHERE user_key = ?1 ORDER BY created_at DESC, key DESC LIMIT 1";
-const INCREMENT_SUPPRESSED: &str = "UPDATE failure_mails SET suppressed = suppressed + 1
-    WHERE key = (SELECT key FROM failure_mails WHERE user_key = ?1 ORDER BY created_at DESC, key DESC LIMIT 1)
-    RETURNING suppressed";
-const DELETE_MAILS: &str = "DELETE FROM failure_mails WHERE user_key = ?1 AND created_at <= ?2";
+
 pub fn find_failed(read: &ReadTx<'_>, key: ExecutionKey) -> Result<Option<FailedExecution>> {
     read.find(FIND_FAILED, [key])
 }
@@ -286,10 +306,19 @@ pub struct Streak {
     pub is_announced: bool,
 } }
 
+// Runs after every success, nearly always on an empty table.
+const DELETE_STREAK: &str =
+    "DELETE FROM consecutive_failures WHERE cue_key = ?1 RETURNING failures, since, is_announced";
+
 /// Returns the streak that has ended, if there was one.
 pub fn delete_streak(tx: &WriteTx<'_>, cue_key: CueKey) -> Result<Option<Streak>> {
     tx.find(DELETE_STREAK, [cue_key])
 }
+
+const INCREMENT_STREAK: &str =
+    "INSERT INTO consecutive_failures (cue_key, failures, since, is_announced, last_key) VALUES (?1, 1, ?2, 0, ?3)
+    ON CONFLICT (cue_key) DO UPDATE SET failures = failures + 1, last_key = ?3
+    RETURNING failures, since, is_announced";
 
 /// `key` is the execution that has failed.
 pub fn increment_streak(
@@ -301,9 +330,14 @@ pub fn increment_streak(
     tx.one(INCREMENT_STREAK, (cue_key, now, key))
 }
 
+const ANNOUNCE_STREAK: &str = "UPDATE consecutive_failures SET is_announced = 1 WHERE cue_key = ?1";
+
 pub fn announce_streak(tx: &WriteTx<'_>, cue_key: CueKey) -> Result<()> {
     tx.run(ANNOUNCE_STREAK, [cue_key])
 }
+
+const MAIL_TIME: &str = "SELECT created_at FROM failure_mails
+    WHERE user_key = ?1 ORDER BY created_at DESC, key DESC LIMIT 1 OFFSET ?2";
 
 pub fn mail_time(
     read: &ReadTx<'_>,
@@ -313,13 +347,21 @@ pub fn mail_time(
     read.find(MAIL_TIME, (user_key, skipped))
 }
 
+const SUPPRESSED_MAILS: &str = "SELECT suppressed FROM failure_mails WHERE user_key = ?1 ORDER BY created_at DESC, key DESC LIMIT 1";
+
 pub fn suppressed_mails(read: &ReadTx<'_>, user_key: UserKey) -> Result<u32> {
     Ok(read.find(SUPPRESSED_MAILS, [user_key])?.unwrap_or(0))
 }
 
+const INCREMENT_SUPPRESSED: &str = "UPDATE failure_mails SET suppressed = suppressed + 1
+    WHERE key = (SELECT key FROM failure_mails WHERE user_key = ?1 ORDER BY created_at DESC, key DESC LIMIT 1)
+    RETURNING suppressed";
+
 pub fn increment_suppressed_mails(tx: &WriteTx<'_>, user_key: UserKey) -> Result<u32> {
     tx.one(INCREMENT_SUPPRESSED, [user_key])
 }
+
+const DELETE_MAILS: &str = "DELETE FROM failure_mails WHERE user_key = ?1 AND created_at <= ?2";
 
 pub fn delete_mails(tx: &WriteTx<'_>, user_key: UserKey, up_to: Timestamp) -> Result<()> {
     tx.run(DELETE_MAILS, (user_key, up_to))

@@ -35,8 +35,9 @@ pub const BUILT_IN_EMAIL: &str = "email";
 pub const BUILT_IN_ALERT_WEBHOOK: &str = "alert_webhook";
 
 word_enum! {
-    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
     pub enum ChannelType {
+        #[default]
         Email = "email",
         Webhook = "webhook",
         Ntfy = "ntfy",
@@ -216,7 +217,7 @@ impl Quiet {
 }
 
 /// What users say of a channel.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ChannelFields {
     pub channel_type: ChannelType,
     pub name: String,
@@ -232,21 +233,12 @@ pub struct ChannelFields {
 impl ChannelFields {
     /// The defaults of a new channel of this type.
     pub fn none(channel_type: ChannelType) -> Self {
-        Self {
-            channel_type,
-            name: String::new(),
-            settings: Settings::default(),
-            events: ChannelEvents::default(),
-            tags: Tags::default(),
-            quiet: None,
-            repeat: Repeat::default(),
-            remind_after_seconds: REMIND_AFTER,
-        }
+        Self { channel_type, remind_after_seconds: REMIND_AFTER, ..Self::default() }
     }
 }
 
 /// A channel, as it is stored.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Channel {
     pub key: i64,
     pub id: String,
@@ -368,24 +360,16 @@ impl Channel {
         created_at: Timestamp,
     ) -> Self {
         Self {
-            key: 0,
             id: id.to_owned(),
-            user_key: UserKey::default(),
             fields: ChannelFields {
                 name: name.to_owned(),
                 settings,
                 events: ChannelEvents(events.iter().map(|event| (*event).to_owned()).collect()),
                 ..ChannelFields::none(channel_type)
             },
-            cursor: 0,
-            window_at: None,
-            window_count: 0,
-            failures: 0,
-            last_sent_at: None,
-            last_failed_at: None,
-            last_error: None,
             created_at,
             updated_at: created_at,
+            ..Self::default()
         }
     }
 }

@@ -96,8 +96,9 @@ fn a_topic_is_a_page_an_error_code_a_url_or_a_word_of_a_heading() {
 
 #[test]
 fn the_target_of_a_link_of_a_page_is_a_topic() {
-    assert!(text("retries").contains("(channels.md)"));
-    assert_eq!(text("channels.md"), text("channels"));
+    assert!(text("retries").contains("(notifications.md)"));
+    assert_eq!(text("notifications.md"), text("notifications"));
+    assert_eq!(text("channels"), text("notifications"), "the name that it had");
     assert_eq!(text("../schedules.md#in-words"), text("schedules#in-words"));
 }
 
@@ -130,7 +131,7 @@ fn a_word_of_no_heading_lists_the_pages_whose_text_has_it() {
         (&["https"], "how-to/proxy"),
         (&["410"], "reference/deliveries"),
         (&["environment"], "client"),
-        (&["quiet"], "channels"),
+        (&["quiet"], "notifications"),
         (&["exit", "codes"], "files"),
     ] {
         let run = docs(words);

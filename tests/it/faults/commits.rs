@@ -8,7 +8,6 @@ use cued::domain::cue::tags::Tags;
 use cued::domain::cue::{CueFields, CueRequest, OnFailure, Payload, Transport};
 use cued::domain::execution::RetryPolicy;
 use cued::domain::execution::outcome::OutcomeReport;
-use cued::domain::notification::NotificationKind;
 use cued::domain::row_keys::UserKey;
 use cued::domain::schedule::Schedule;
 use cued::domain::webhook::callback::{Callback, Method};
@@ -197,17 +196,11 @@ impl Trial {
             }
             let now = self.fixture.now();
             let route = &self.fixture.app.config.mail;
-            let send_one = |notification: &Notification| match notification.kind {
-                NotificationKind::Mail => notifications::result_of_mail(
-                    notification,
-                    &notifications::send_mail(route, "http://cued", true, notification),
-                    now,
-                ),
-                _ => notifications::result_of_post(
-                    notification,
-                    &notifications::send(&self.webhook_client, notification, now),
-                    now,
-                ),
+            let send_one = |notification: &Notification| {
+                let client = &self.webhook_client;
+                let sent =
+                    notifications::send(client, route, "http://cued", true, notification, now);
+                notifications::judge(notification, &sent, now).0
             };
             finished = posts.iter().map(send_one).collect();
         }

@@ -137,16 +137,9 @@ impl Simulation {
                 return Ok(());
             }
             let (now, mail) = (self.machine.app().clock.now(), &self.machine.app().config.mail);
-            let send = |it: &Notification| match it.url {
-                None => notifications::result_of_mail(
-                    it,
-                    &notifications::send_mail(mail, "http://cued", true, it),
-                    now,
-                ),
-                Some(_) => {
-                    let sent = notifications::send(&client, it, now);
-                    notifications::result_of_post(it, &sent, now)
-                }
+            let send = |it: &Notification| {
+                let sent = notifications::send(&client, mail, "http://cued", true, it, now);
+                notifications::judge(it, &sent, now).0
             };
             finished = posts.iter().map(send).collect();
         }

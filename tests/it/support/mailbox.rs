@@ -1,6 +1,7 @@
 //! A mail server on loopback: enough of RFC 5321 to receive mails, and to refuse them on request.
 
 use std::io::{self, BufRead, BufReader, Write};
+use std::iter;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use crate::support::*;
@@ -88,6 +89,12 @@ impl Mailbox {
                 return mail;
             }
         }
+    }
+
+    /// The mails that have arrived since the last call, until none comes.
+    pub fn all(&self) -> Vec<Received> {
+        let next = || self.mails.recv_timeout(Duration::from_millis(100)).ok();
+        iter::from_fn(next).collect()
     }
 
     /// Returns whether no further mail has arrived.

@@ -8,7 +8,7 @@ from trials.accessibility import LOOKS, violations
 from trials.hard_cases import Below
 
 REFERENCE = "docs/reference/api/cues"
-PAGES = ("docs", "docs/schedules", "docs/retries", "docs/billing", "docs/channels", "docs/reference/errors", "docs/search", "docs/nope", REFERENCE)
+PAGES = ("docs", "docs/schedules", "docs/retries", "docs/billing", "docs/notifications", "docs/reference/errors", "docs/search", "docs/nope", REFERENCE)
 SHOWN = """
 return [...document.querySelectorAll("#headings :is(h2, li)")].filter((one) => one.checkVisibility()).map((one) => one.textContent)
 """
@@ -104,8 +104,8 @@ def the_page_links_to_its_documentation(world):
     page = world.page
     for hash, screen, path, title in (
         ("#/cues/new", "editor", "docs/schedules", "Schedules and daylight saving"),
-        ("#/channels", "channels", "docs/channels", "Alerts and channels"),
-        (f"#/runs/{story.failed['id']}", "run", "docs/retries", "Retries, failures and alerts"),
+        ("#/notifications", "notifications", "docs/notifications", "Notifications"),
+        (f"#/runs/{story.failed['id']}", "run", "docs/retries", "Retries and failures"),
     ):
         page.show(hash, screen)
         check(page.count(f"main a[href='{path}']") == 1, f"{hash} has no link to {path}")

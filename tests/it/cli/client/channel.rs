@@ -6,7 +6,7 @@ use crate::cli::client::sign_in::at_terminal;
 use crate::cli::client::start;
 use crate::support::*;
 
-const GUIDE: &str = include_str!("../../../../src/docs/channels.md");
+const GUIDE: &str = include_str!("../../../../src/docs/notifications.md");
 
 const BOT_TOKEN: &str = "123456789:AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsaw";
 const NTFY_TOKEN: &str = "tk_AgQdq7mVBoFD37zQVN29RhuMzNIz2";

@@ -84,6 +84,26 @@ fn failures_in_a_row_are_one_alert_that_counts_them_and_is_posted_once_a_day() {
 }
 
 #[test]
+fn an_alert_that_a_full_queue_drops_is_sent_with_the_next_failure() {
+    let (server, user, receiver, notified) = failing_scene();
+    user.patch(ME, &json!({"alert_webhook_url": notified.url()})).expect(200);
+    let cue = user.create(&hook(&receiver, quiet()));
+    let sql = |sql: &str| server.sqlite().execute_batch(sql).unwrap();
+    sql("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000)
+        INSERT INTO outbox (id, user_key, kind, url, destination_hash, body, attempts, due_at, created_at)
+        SELECT 'w' || i, (SELECT key FROM users), 'consecutive_failures', 'http://127.0.0.1:9/', 7, '{}', 1,
+            4102444800000, 1767571200000 FROM n");
+    (0..4).for_each(|_| drop(fire(&user, &cue)));
+    assert_eq!((count(&user, "consecutive_failures"), notified.count()), (1, 0), "raised, dropped");
+    sql("DELETE FROM outbox");
+    (0..2).for_each(|_| drop(fire(&user, &cue)));
+    let posted: Vec<Value> = notified.deliveries().iter().map(Delivery::json).collect();
+    let counts: Vec<&Value> =
+        posted.iter().map(|alert| &alert["metadata"]["failure_count"]).collect();
+    assert_eq!(counts, [5], "told once");
+}
+
+#[test]
 fn an_alert_of_failures_soon_after_others_is_none() {
     let (_server, user, receiver, notified) = failing_scene();
     user.patch(ME, &json!({"alert_webhook_url": notified.url()})).expect(200);

@@ -3,14 +3,11 @@
 mod alerts;
 mod webhooks;
 
-use cued::domain::notification::NotificationKind;
 use cued::domain::notification::alert::NewAlert;
 use cued::domain::row_keys::{CueKey, UserKey};
 use cued::domain::webhook::signature::{SigningSecrets, signature_v1, standard_signature};
 use cued::engine::delivery::dispatcher::DispatcherMode;
-use cued::engine::notifications::{
-    NotificationDispatcher, NotificationResult, result_of_mail, result_of_post, send, send_mail,
-};
+use cued::engine::notifications::{NotificationDispatcher, NotificationResult, judge, send};
 use cued::engine::webhook_client::WebhookRequest;
 use cued::error::Error;
 use cued::store::executions;
@@ -121,12 +118,8 @@ fn send_one(
     notification: &Notification,
 ) -> NotificationResult {
     let (now, route) = (fixture.app.clock.now(), &fixture.app.config.mail);
-    match notification.kind {
-        NotificationKind::Mail => {
-            result_of_mail(notification, &send_mail(route, "http://cued", true, notification), now)
-        }
-        _ => result_of_post(notification, &send(webhook_client, notification, now), now),
-    }
+    let sent = send(webhook_client, route, "http://cued", true, notification, now);
+    judge(notification, &sent, now).0
 }
 
 /// Sends all notifications; returns the requests.

@@ -1,6 +1,7 @@
 //! Channels: failures, recoveries and alerts reach people where they are (contract §12).
 
 mod bad_input;
+mod once;
 mod pace;
 mod reminders;
 mod services;

@@ -57,6 +57,28 @@ fn a_failure_whose_message_is_refused_for_good_is_told_with_the_next_one() {
 }
 
 #[test]
+fn a_message_that_nobody_gets_is_forgotten_for_its_own_cue_alone() {
+    let rig = Rig::new();
+    let hourly = |name: &str, minute: u32| {
+        let schedule = json!({"type": "recurring", "cron": format!("{minute} * * * *")});
+        rig.every_minute(name, json!({"schedule": schedule}))
+    };
+    hourly("backup", 0);
+    rig.advance_to("2026-01-05T10:15:00Z");
+    hourly("report", 30);
+    rig.phone.react(Reaction::Status(413));
+    rig.advance("PT30M");
+    assert_eq!(rig.phone.count(), 2, "the failure of `report` is refused for good");
+    assert_has(&rig.test(), json!({"status": "failed"}));
+    rig.phone.react(Reaction::Status(200));
+    rig.advance_to("2026-01-06T09:45:00Z");
+    let failed = |name: &str| format!("{name} failed: {REASON}");
+    assert_eq!(titles(&rig.phone)[3..], [failed("report")], "`backup` was told");
+    rig.advance_to("2026-01-06T10:15:00Z");
+    assert_eq!(titles(&rig.phone)[4..], [format!("backup is still failing after 1 d: {REASON}")]);
+}
+
+#[test]
 fn reminders_come_by_the_clock_and_end_with_a_pause() {
     let rig = Rig::with(json!({"remind_after_seconds": 900, "events": ["execution.failed"]}));
     let cue = rig.failing_at(YEARLY);
