@@ -1,9 +1,11 @@
 //! `cued completions`, and the hidden `cued complete`, which its scripts ask how a command line goes on: with commands,
 //! flags and values, all from the definition of the command line, and the names of cues, channels and profiles.
 
+use std::ffi::{OsStr, OsString};
 use std::time::Duration;
 
-use clap::{Arg, ArgAction, Args, Command, ValueEnum};
+use clap::{Arg, Args, Command, FromArgMatches as _, ValueEnum};
+use clap_complete::engine::{ArgValueCompleter, CompletionCandidate, complete};
 use serde_json::Value;
 
 use crate::cli::client::context::{ClientArgs, Context, SERVER_URL, credentials_path, target};
@@ -51,190 +53,109 @@ pub struct Complete {
 
 impl Complete {
     /// Prints a candidate on each line, and after a tab what it is.
-    pub fn run(self, mut program: Command) -> Result {
-        program.build();
-        let lines =
-            candidates(&program, &self.words).into_iter().map(|(word, text)| match text.as_str() {
-                "" => format!("{word}\n"),
-                text => format!("{word}\t{text}\n"),
-            });
-        print(&lines.collect::<String>())
+    pub fn run(self, program: Command) -> Result {
+        let line = |candidate: CompletionCandidate| {
+            let word = candidate.get_value().to_string_lossy();
+            let help = candidate.get_help().map(ToString::to_string).unwrap_or_default();
+            let help = help.lines().next().map(|first| format!("\t{first}"));
+            format!("{word}{}\n", help.unwrap_or_default())
+        };
+        print(&candidates(program, &self.words).into_iter().map(line).collect::<String>())
     }
 }
 
-/// A word that may come next, and what it is.
-type Candidate = (String, String);
-
-/// The command that words name, and the arguments before the word that is completed.
-struct Place<'a> {
-    command: &'a Command,
-    /// The flag whose value comes next.
-    waiting: Option<&'a Arg>,
-    /// Arguments without a flag.
-    positions: usize,
-    /// The flags that say which server is meant.
-    connection: ClientArgs,
-}
-
-fn candidates(program: &Command, words: &[String]) -> Vec<Candidate> {
+fn candidates(program: Command, words: &[String]) -> Vec<CompletionCandidate> {
     let (current, before) =
         words.split_last().map_or(("", words), |(last, before)| (last.as_str(), before));
-    let place = Place::after(program, before);
     // bash separates `--output=json` at the equals sign; the words of other shells are whole.
-    let current = if current == "=" { "" } else { current };
+    let before = before.iter().map(String::as_str).filter(|word| *word != "=");
+    let mut line: Vec<OsString> = ["cued"].into_iter().chain(before).map(Into::into).collect();
+    let connection = connection(&program, &line).unwrap_or_default();
     // The backslashes of a shell are no part of a name.
-    let current = current.replace('\\', "");
-    if let Some(arg) = place.waiting {
-        return place.values(arg, &current, "");
-    }
-    if let Some((flag, value)) = current.strip_prefix("--").and_then(|flag| flag.split_once('=')) {
-        let arg = place.flag(flag).filter(|arg| takes_value(arg));
-        return arg.map(|arg| place.values(arg, value, &format!("--{flag}="))).unwrap_or_default();
-    }
-    if current.starts_with('-') {
-        return place.flags(&current);
-    }
-    let commands = place.command.get_subcommands().filter(|command| !command.is_hide_set());
-    let commands =
-        commands.map(|command| (command.get_name().to_owned(), first_line(command.get_about())));
-    let mut found: Vec<Candidate> =
-        commands.filter(|(name, _)| name.starts_with(&current)).collect();
-    let arguments: Vec<&Arg> = place.command.get_positionals().collect();
-    // The last one may be given several times.
-    if let Some(arg) = arguments.get(place.positions).or(arguments.last()) {
-        found.extend(place.values(arg, &current, ""));
-    }
+    let current = if current == "=" { String::new() } else { current.replace('\\', "") };
+    let place = line.len();
+    line.push(current.as_str().into());
+    let mut program = with_names(program, &connection);
+    // Without a folder there are no names of files, which the shells complete themselves.
+    let mut found = complete(&mut program, line, place, None).unwrap_or_default();
+    // Flags are many, and shown after a dash.
+    found.retain(|it| !current.is_empty() || !it.get_value().as_encoded_bytes().starts_with(b"-"));
     found
 }
 
-fn first_line(text: Option<&clap::builder::StyledStr>) -> String {
-    text.map(ToString::to_string).unwrap_or_default().lines().next().unwrap_or_default().to_owned()
+/// The options of a line that say which server is meant.
+fn connection(program: &Command, line: &[OsString]) -> Option<ClientArgs> {
+    let matches = program.clone().ignore_errors(true).try_get_matches_from(line).ok()?;
+    let (before, mut matches) = (ClientArgs::from_arg_matches(&matches).ok()?, &matches);
+    while let Some((_, below)) = matches.subcommand() {
+        matches = below;
+    }
+    // A command that is no client has no such options.
+    matches.try_contains_id(SERVER_URL).ok()?;
+    Some(ClientArgs::from_arg_matches(matches).ok()?.or(before))
 }
 
-fn takes_value(arg: &Arg) -> bool {
-    matches!(arg.get_action(), ArgAction::Set | ArgAction::Append)
-        && arg.get_num_args().is_none_or(|number| number.min_values() > 0)
+/// The command whose arguments know the names of things, which its definition has not.
+fn with_names(command: Command, connection: &ClientArgs) -> Command {
+    let named = |arg: Arg| {
+        let (id, connection) = (arg.get_id().to_string(), connection.clone());
+        arg.add(ArgValueCompleter::new(move |current: &OsStr| {
+            let current = current.to_string_lossy();
+            let mut names = names(&id, &connection, &current);
+            names.retain(|(name, _)| name.starts_with(&*current));
+            let candidate = |(name, text): Name| {
+                CompletionCandidate::new(name).help((!text.is_empty()).then(|| text.into()))
+            };
+            names.into_iter().map(candidate).collect()
+        }))
+    };
+    let has_names =
+        |arg: &Arg| ["cue", "cues", "channel", "profile", "topic"].contains(&arg.get_id().as_str());
+    command
+        .mut_args(|arg| if has_names(&arg) { named(arg) } else { arg })
+        .mut_subcommands(|command| with_names(command, connection))
 }
 
-impl<'a> Place<'a> {
-    fn after(program: &'a Command, words: &[String]) -> Self {
-        let connection = ClientArgs::default();
-        let mut place = Self { command: program, waiting: None, positions: 0, connection };
-        let mut has_only_positions = false;
-        for word in words {
-            if let Some(arg) = place.waiting {
-                if word != "=" {
-                    place.connect(arg, word);
-                    place.waiting = None;
-                }
-            } else if has_only_positions {
-                place.positions += 1;
-            } else if word == "--" {
-                has_only_positions = true;
-            } else if word.starts_with('-') && word.len() > 1 {
-                place.pass_flag(word);
-            } else if let Some(command) = place.command.find_subcommand(word) {
-                (place.command, place.positions) = (command, 0);
-            } else {
-                place.positions += 1;
-            }
+/// A name, and what has it.
+type Name = (String, String);
+
+/// The names that the argument may have.
+fn names(argument: &str, connection: &ClientArgs, current: &str) -> Vec<Name> {
+    match argument {
+        "profile" => profiles(),
+        "topic" => topics().map(|(topic, about)| (topic.to_owned(), about.to_owned())).collect(),
+        "channel" => names_of_server(connection, ApiRequest::get("/v1/channels"), "channels"),
+        _ => {
+            let all = ApiRequest::get("/v1/cues").query("limit", "100");
+            let search = Some(current).filter(|search| !search.is_empty());
+            names_of_server(connection, all.maybe_query("q", search), "cues")
         }
-        place
-    }
-
-    fn flag(&self, name: &str) -> Option<&'a Arg> {
-        let has_name = |arg: &&Arg| {
-            arg.get_long() == Some(name)
-                || arg.get_all_aliases().is_some_and(|names| names.contains(&name))
-        };
-        self.command.get_arguments().find(has_name)
-    }
-
-    fn pass_flag(&mut self, word: &str) {
-        let Some(name) = word.strip_prefix("--") else {
-            // Of several letters the last one may have a value.
-            let letter = word.chars().next_back();
-            self.waiting = self
-                .command
-                .get_arguments()
-                .find(|arg| arg.get_short() == letter)
-                .filter(|arg| takes_value(arg));
-            return;
-        };
-        let (name, value) =
-            name.split_once('=').map_or((name, None), |(name, value)| (name, Some(value)));
-        match (self.flag(name).filter(|arg| takes_value(arg)), value) {
-            (Some(arg), Some(value)) => self.connect(arg, value),
-            (arg, _) => self.waiting = arg,
-        }
-    }
-
-    fn connect(&mut self, arg: &Arg, value: &str) {
-        let field = match arg.get_id().as_str() {
-            SERVER_URL => &mut self.connection.url,
-            "profile" => &mut self.connection.profile,
-            "ca" => return self.connection.ca = Some(value.into()),
-            _ => return,
-        };
-        *field = Some(value.to_owned());
-    }
-
-    fn flags(&self, current: &str) -> Vec<Candidate> {
-        let shown = self.command.get_arguments().filter(|arg| !arg.is_hide_set());
-        let flags = shown
-            .filter_map(|arg| Some((format!("--{}", arg.get_long()?), first_line(arg.get_help()))));
-        flags.filter(|(flag, _)| flag.starts_with(current)).collect()
-    }
-
-    /// The values of an argument that begin with `current`, each after `flag`.
-    fn values(&self, arg: &Arg, current: &str, flag: &str) -> Vec<Candidate> {
-        let possible = arg.get_possible_values();
-        let values = match arg.get_id().as_str() {
-            _ if !takes_value(arg) && !arg.is_positional() => Vec::new(),
-            _ if !possible.is_empty() => {
-                let text = |value: &clap::builder::PossibleValue| first_line(value.get_help());
-                possible.iter().map(|value| (value.get_name().to_owned(), text(value))).collect()
-            }
-            "cue" | "cues" => {
-                let all = ApiRequest::get("/v1/cues").query("limit", "100");
-                let search = Some(current).filter(|search| !search.is_empty());
-                self.names(all.maybe_query("q", search), "cues")
-            }
-            "channel" => self.names(ApiRequest::get("/v1/channels"), "channels"),
-            "profile" => profiles(),
-            "topic" => {
-                topics().map(|(topic, about)| (topic.to_owned(), about.to_owned())).collect()
-            }
-            _ => Vec::new(),
-        };
-        let values = values.into_iter().filter(|(value, _)| value.starts_with(current));
-        values.map(|(value, text)| (format!("{flag}{value}"), text)).collect()
-    }
-
-    /// The names of a list of the server. Without a server, or one that is slow, there are none.
-    fn names(&self, request: ApiRequest, key: &str) -> Vec<Candidate> {
-        let request = request.timeout(LOOKUP_TIMEOUT);
-        let found = || {
-            let context = Context::new(&self.connection, target(&self.connection)?)?;
-            Ok::<Value, CliError>(context.client.send_once(&request)?.value()?[key].take())
-        };
-        let Ok(Value::Array(items)) = found() else { return Vec::new() };
-        let mut names: Vec<Candidate> = Vec::new();
-        for item in &items {
-            let (name, status) = (text_of(item, "name"), text_of(item, "status"));
-            match names.iter_mut().find(|(known, _)| *known == name) {
-                // The command answers with a choice of their ids.
-                Some((_, text)) => "several have this name".clone_into(text),
-                None => names.push((name, status)),
-            }
-        }
-        // A shell would not insert what a terminal must not show.
-        names.retain(|(word, text)| printable(word) == *word && printable(text) == *text);
-        names
     }
 }
 
-fn profiles() -> Vec<Candidate> {
+/// The names of a list of the server. Without a server, or one that is slow, there are none.
+fn names_of_server(connection: &ClientArgs, request: ApiRequest, key: &str) -> Vec<Name> {
+    let request = request.timeout(LOOKUP_TIMEOUT);
+    let found = || {
+        let context = Context::new(connection, target(connection)?)?;
+        Ok::<Value, CliError>(context.client.send_once(&request)?.value()?[key].take())
+    };
+    let Ok(Value::Array(items)) = found() else { return Vec::new() };
+    let mut names: Vec<Name> = Vec::new();
+    for item in &items {
+        let (name, status) = (text_of(item, "name"), text_of(item, "status"));
+        match names.iter_mut().find(|(known, _)| *known == name) {
+            // The command answers with a choice of their ids.
+            Some((_, text)) => "several have this name".clone_into(text),
+            None => names.push((name, status)),
+        }
+    }
+    // A shell would not insert what a terminal must not show.
+    names.retain(|(word, text)| printable(word) == *word && printable(text) == *text);
+    names
+}
+
+fn profiles() -> Vec<Name> {
     let stored =
         credentials_path().ok().and_then(|path| Credentials::read(&path).ok()).unwrap_or_default();
     stored.profiles.into_iter().map(|(name, profile)| (name, profile.url)).collect()
@@ -250,10 +171,9 @@ mod tests {
 
     /// The candidates after a line, whose last word is completed.
     fn complete(line: &str) -> Vec<String> {
-        let mut program = Cli::command();
-        program.build();
         let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
-        candidates(&program, &words).into_iter().map(|(word, _)| word).collect()
+        let found = candidates(Cli::command(), &words);
+        found.iter().map(|it| it.get_value().to_string_lossy().into_owned()).collect()
     }
 
     #[test]

@@ -38,9 +38,6 @@ pub enum CliError {
     /// What was compared differs, and was printed: exit code 8.
     #[error("{0}")]
     Differs(String),
-    /// A limit of the plan would be exceeded: exit code 6.
-    #[error("{0}")]
-    CueLimit(String),
     /// The user ended the command: exit code 130.
     #[error("{0}")]
     Interrupted(String),
@@ -71,7 +68,6 @@ impl CliError {
             Self::Usage(_) => (2, "usage"),
             Self::NotFound(_) => (3, "not_found"),
             Self::Refused(_) => (5, "refused"),
-            Self::CueLimit(_) => (6, "cue_limit_exceeded"),
             Self::WaitedFailed(_) => (8, "failed_run"),
             Self::Differs(_) => (8, "differences"),
             Self::Interrupted(_) => (130, "interrupted"),

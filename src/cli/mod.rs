@@ -30,8 +30,6 @@ use crate::cli::printable::print_error;
 use crate::cli::server::serve;
 use crate::logging::{self, LogFormat};
 
-const USAGE: i32 = 2;
-
 /// Scheduled callbacks from one binary on one SQLite file
 #[derive(Parser)]
 #[command(version, arg_required_else_help = true, max_term_width = help::MAX_WIDTH, disable_help_subcommand = true)]
@@ -117,25 +115,22 @@ impl Cli {
 /// Prints a message of clap: help, or what is wrong with the command line, as JSON if it asks for JSON.
 /// `variable` is the one of the environment that the wrong value comes from.
 fn exit_with(error: &clap::Error, variable: Option<String>) -> ! {
-    let source =
-        variable.map(|name| format!("\nThe value is that of the environment variable {name}.\n"));
-    let is_json = ["--json", "-ojson", "-ojsonl", "--output=json", "--output=jsonl"];
-    if error.use_stderr() && std::env::args().any(|argument| is_json.contains(&argument.as_str())) {
-        let text = in_plain_words(error);
-        let text = text.trim_start_matches("error: ").trim_end();
-        usage(format!("{text}{}", source.unwrap_or_default().trim_end())).into_json().print();
-        std::process::exit(USAGE);
-    }
+    let source = variable
+        .map(|name| format!("\n\nThe value is that of the environment variable {name}."))
+        .unwrap_or_default();
+    let json = ["--json", "-ojson", "-ojsonl", "--output=json", "--output=jsonl"];
+    let is_json = std::env::args().any(|argument| json.contains(&argument.as_str()));
+    let text = in_plain_words(error);
+    // In the voice of all other errors, unless it is a help.
+    let fault = text.strip_prefix("error: ").or(is_json.then_some(text.as_str()));
     // Without the standard streams the message is lost; the exit code remains.
-    drop(if error.use_stderr() {
-        // In the voice of all other errors.
-        let text = in_plain_words(error);
-        let text = text.strip_prefix("error:").map_or(text.clone(), |rest| format!("cued:{rest}"));
-        print_error(&format!("{text}{}", source.unwrap_or_default()))
-    } else {
-        error.print()
-    });
-    std::process::exit(error.exit_code())
+    match fault.map(|fault| usage(format!("{}{source}", fault.trim_end()))) {
+        _ if !error.use_stderr() => drop(error.print()),
+        Some(fault) if is_json => fault.into_json().print(),
+        Some(fault) => fault.print(),
+        None => drop(print_error(&text)),
+    }
+    std::process::exit(error.exit_code());
 }
 
 fn in_plain_words(error: &clap::Error) -> String {

@@ -252,15 +252,6 @@ pub fn row(name: &'static str, help: &'static str) -> Entry {
     Entry { clap, finish: |command| command, parts: Vec::new(), wide: None, note: "", work }
 }
 
-pub fn entry(
-    name: &'static str,
-    help: &'static str,
-    arguments: impl IntoIterator<Item = (Arg, Part)>,
-    work: Work,
-) -> Entry {
-    Entry { work, ..row(name, help).args(arguments) }
-}
-
 /// A command with commands below it, and the one that it stands for alone.
 pub fn group(
     name: &'static str,

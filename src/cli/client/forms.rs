@@ -121,7 +121,8 @@ pub fn field(place: &'static str, context: &Context, object: &Value) -> String {
     form.cell(context, object).text
 }
 
-fn filled(text: &'static str, context: &Context, object: &Value) -> String {
+/// A text with the fields whose names are in braces; empty without the first one.
+pub fn filled(text: &'static str, context: &Context, object: &Value) -> String {
     let field = |place: &'static str| field(place, context, object);
     match text.split(['{', '}']).nth(1) {
         Some(first) if field(first).is_empty() => String::new(),

@@ -8,7 +8,9 @@ use clap::{Args, Subcommand};
 use crate::cli::database::{DatabaseArgs, PlanArgs};
 use crate::cli::error::{Result, bad_email, failed, usage};
 use crate::cli::output::table::ColumnRule;
-use crate::cli::output::{print_new_key, print_note, print_sentence, print_table, table_time};
+use crate::cli::output::{
+    Column, print_new_key, print_note, print_sentence, print_table, table_time,
+};
 use crate::cli::server::flag_values::{OnOff, plans_from, web_address};
 use crate::client::credentials::DEFAULT_URL;
 use crate::clock::Clock;
@@ -183,13 +185,8 @@ impl KeyAction {
             Self::List(UserArg { email }) => {
                 let (store, user) = open_for(database, &email)?;
                 let listed = store.read(move |read| api_keys::list(read, user.key)).wait()?;
-                let now = Clock::system().now();
-                let row = |key: ApiKeyInfo| {
-                    vec![key.id, key.name, key.prefix, table_time(key.created_at, now)]
-                };
-                let rows = listed.into_iter().map(row).collect();
                 let none = format!("No API keys. Add one: cued key add {}", user.email);
-                print_table(&KEYS, rows, &none)
+                print_table(&KEYS, &listed, Clock::system().now(), &none)
             }
             Self::Revoke { key_id } => {
                 let store = database.open()?;
@@ -211,55 +208,53 @@ impl KeyAction {
 const PLAN: &str = "PLAN";
 
 /// An id is for the log and the API: commands take the address.
-const USERS: [(&str, ColumnRule); 7] = [
-    ("EMAIL", ColumnRule::Shortened),
-    (PLAN, ColumnRule::Always),
-    ("CUES", ColumnRule::Always),
-    ("STATUS", ColumnRule::Always),
-    ("OPERATOR", ColumnRule::Always),
-    ("CREATED", ColumnRule::Always),
-    ("ID", ColumnRule::Roomy),
+const USERS: [Column<User>; 7] = [
+    ("EMAIL", ColumnRule::Shortened, |user, _| user.email.clone()),
+    (PLAN, ColumnRule::Always, |user, _| user.plan.clone()),
+    ("CUES", ColumnRule::Always, |user, _| user.active_cues.to_string()),
+    ("STATUS", ColumnRule::Always, |user, _| status(user).to_owned()),
+    ("OPERATOR", ColumnRule::Always, |user, _| {
+        if user.is_operator { "yes" } else { "no" }.to_owned()
+    }),
+    ("CREATED", ColumnRule::Always, |user, now| table_time(user.created_at, now)),
+    ("ID", ColumnRule::Roomy, |user, _| user.id.clone()),
 ];
 
-const KEYS: [(&str, ColumnRule); 4] = [
-    ("ID", ColumnRule::Always),
-    ("NAME", ColumnRule::Shortened),
-    ("PREFIX", ColumnRule::Always),
-    ("CREATED", ColumnRule::Always),
+const KEYS: [Column<ApiKeyInfo>; 4] = [
+    ("ID", ColumnRule::Always, |key, _| key.id.clone()),
+    ("NAME", ColumnRule::Shortened, |key, _| key.name.clone()),
+    ("PREFIX", ColumnRule::Always, |key, _| key.prefix.clone()),
+    ("CREATED", ColumnRule::Always, |key, now| table_time(key.created_at, now)),
 ];
 
-const REQUESTS: [(&str, ColumnRule); 7] = [
-    ("ID", ColumnRule::Always),
-    ("EMAIL", ColumnRule::Shortened),
-    ("PLAN", ColumnRule::Shortened),
-    ("REQUESTED", ColumnRule::Shortened),
-    ("INTERVAL", ColumnRule::Always),
-    ("STATUS", ColumnRule::Always),
-    ("SINCE", ColumnRule::Always),
+const REQUESTS: [Column<BillingRequest>; 7] = [
+    ("ID", ColumnRule::Always, |request, _| request.id.clone()),
+    ("EMAIL", ColumnRule::Shortened, |request, _| request.email.clone()),
+    ("PLAN", ColumnRule::Shortened, |request, _| request.current_plan.clone()),
+    ("REQUESTED", ColumnRule::Shortened, |request, _| request.offer.plan.as_str().to_owned()),
+    ("INTERVAL", ColumnRule::Always, |request, _| request.offer.interval.as_str().to_owned()),
+    ("STATUS", ColumnRule::Always, |request, _| request.status.as_str().to_owned()),
+    ("SINCE", ColumnRule::Always, |request, now| {
+        let since = request.decided_at.or(request.requested_at);
+        since.map(|since| table_time(since, now)).unwrap_or_default()
+    }),
 ];
+
+fn status(user: &User) -> &'static str {
+    match (user.disabled_at, user.confirmed_at) {
+        (Some(_), _) => "disabled",
+        (None, None) => "unconfirmed",
+        (None, Some(_)) => "active",
+    }
+}
 
 fn list_users(database: &DatabaseArgs) -> Result {
     let (users, now) = (database.open()?.read(users::list).wait()?, Clock::system().now());
-    let row = |user: User| {
-        let status = match (user.disabled_at, user.confirmed_at) {
-            (Some(_), _) => "disabled",
-            (None, None) => "unconfirmed",
-            (None, Some(_)) => "active",
-        };
-        let operator = if user.is_operator { "yes" } else { "no" };
-        let (cues, created) = (user.active_cues.to_string(), table_time(user.created_at, now));
-        vec![user.email, user.plan, cues, status.to_owned(), operator.to_owned(), created, user.id]
-    };
-    let (mut columns, mut rows) = (USERS.to_vec(), users.into_iter().map(row).collect::<Vec<_>>());
     // Without limits no plan means anything. A server may have them off by a flag, which no other command knows.
-    if std::env::var("CUED_LIMITS").is_ok_and(|limits| limits == "off") {
-        let plan = columns.iter().position(|(title, _)| *title == PLAN);
-        plan.into_iter().for_each(|plan| {
-            columns.remove(plan);
-            rows.iter_mut().for_each(|row| drop(row.remove(plan)));
-        });
-    }
-    print_table(&columns, rows, "No users yet. Add one: cued user add EMAIL")
+    let has_plans = std::env::var("CUED_LIMITS").as_deref() != Ok("off");
+    let columns = USERS.into_iter().filter(|(title, ..)| has_plans || *title != PLAN);
+    let columns: Vec<Column<User>> = columns.collect();
+    print_table(&columns, &users, now, "No users yet. Add one: cued user add EMAIL")
 }
 
 fn set_plan(database: &DatabaseArgs, email: &str, plan: String, plans: &Plans) -> Result {
@@ -377,25 +372,12 @@ impl BillingAction {
 
 fn list_requests(database: &DatabaseArgs, all: bool) -> Result {
     let requests = database.open()?.read(move |read| stored::list_requests(read, all)).wait()?;
-    let now = Clock::system().now();
-    let row = |request: BillingRequest| {
-        let since = request.decided_at.or(request.requested_at);
-        vec![
-            request.id,
-            request.email,
-            request.current_plan,
-            request.offer.plan.as_str().to_owned(),
-            request.offer.interval.as_str().to_owned(),
-            request.status.as_str().to_owned(),
-            since.map(|since| table_time(since, now)).unwrap_or_default(),
-        ]
-    };
     let none = if all {
         "No user has requested a plan."
     } else {
         "No request waits; --all shows decided ones."
     };
-    print_table(&REQUESTS, requests.into_iter().map(row).collect(), none)
+    print_table(&REQUESTS, &requests, Clock::system().now(), none)
 }
 
 fn requested_plan(request: &BillingRequest) -> String {

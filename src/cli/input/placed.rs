@@ -137,6 +137,16 @@ impl Placed {
         }
     }
 
+    /// The value with this key, which is the given one if there was none. `None` unless this is an object.
+    pub fn get_or_insert(&mut self, key: &str, value: Self) -> Option<&mut Self> {
+        let Node::Object(entries) = &mut self.node else { return None };
+        let index = entries.iter().position(|entry| entry.key == key).unwrap_or(entries.len());
+        if index == entries.len() {
+            entries.push(Entry { key: key.to_owned(), place: value.place, value });
+        }
+        Some(&mut entries[index].value)
+    }
+
     pub fn remove(&mut self, key: &str) -> Option<Entry> {
         let Node::Object(entries) = &mut self.node else { return None };
         let index = entries.iter().position(|entry| entry.key == key)?;

@@ -170,18 +170,19 @@ pub fn count(number: impl Into<i128>, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
-/// Prints a table of a command that is no client, in the width of a terminal. `empty` says what to do without rows.
-pub fn print_table(
-    columns: &[(&'static str, ColumnRule)],
-    rows: Vec<Vec<String>>,
-    empty: &str,
-) -> Result {
-    if rows.is_empty() {
+/// A column of a table of a command that is no client, with its text for an item and the time of now.
+pub type Column<T> = (&'static str, ColumnRule, fn(&T, Timestamp) -> String);
+
+/// Prints such a table, in the width of a terminal. `empty` says what to do without items.
+pub fn print_table<T>(columns: &[Column<T>], items: &[T], now: Timestamp, empty: &str) -> Result {
+    if items.is_empty() {
         return print_note(empty);
     }
     let styles = Styles::for_stdout(ColorChoice::Never);
-    let rows = rows.into_iter().map(|row| row.into_iter().map(Cell::from).collect()).collect();
-    print(&Table { columns: columns.to_vec(), rows }.render(styles.width.is_none(), &styles))
+    let row = |item| columns.iter().map(|(.., text)| text(item, now).into()).collect();
+    let rows = items.iter().map(row).collect();
+    let columns = columns.iter().map(|(title, rule, _)| (*title, *rule)).collect();
+    print(&Table { columns, rows }.render(styles.width.is_none(), &styles))
 }
 
 /// An instant in such a table: its distance from now at a terminal, else as the clients print it.

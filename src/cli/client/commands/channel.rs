@@ -10,7 +10,7 @@ use crate::cli::client::command::{
     tag_flag, words,
 };
 use crate::cli::client::context::Context;
-use crate::cli::client::forms::{Columns, Form, Lines, details, fill};
+use crate::cli::client::forms::{Columns, Form, Lines, details};
 use crate::cli::client::refusals::{SET_ALERT_WEBHOOK, texts};
 use crate::cli::client::words::{event_in_words, event_of_words};
 use crate::cli::error::{CliError, failed, usage};
@@ -22,6 +22,8 @@ use crate::domain::channel::{
     BUILT_IN_ALERT_WEBHOOK, BUILT_IN_EMAIL, ChannelType, Repeat, is_event, parse_minute,
 };
 
+const QUIET_HOURS: Form = Form::Template("{quiet.from}-{quiet.to} {quiet.timezone}");
+
 const COLUMNS: Columns = &[
     ("ID", Form::Text("id"), ColumnRule::Always),
     ("TYPE", Form::Text("type"), ColumnRule::Always),
@@ -29,7 +31,7 @@ const COLUMNS: Columns = &[
     ("STATUS", Form::Cell(state), ColumnRule::Always),
     ("EVENTS OR ERROR", Form::Cell(|_, channel| events_or_error(channel)), ColumnRule::Shortened),
     ("TAGS", Form::List("tags"), ColumnRule::Wide),
-    ("QUIET HOURS", Form::Of(quiet_hours), ColumnRule::Wide),
+    ("QUIET HOURS", QUIET_HOURS, ColumnRule::Wide),
     ("WAITING", Form::Text("waiting"), ColumnRule::Wide),
     ("LAST SENT", Form::Time("last_sent_at"), ColumnRule::Wide),
 ];
@@ -45,7 +47,7 @@ const FIRST_LINES: Lines = &[
 const LAST_LINES: Lines = &[
     ("events", Form::Of(events)),
     ("tags", Form::List("tags")),
-    ("quiet hours", Form::Of(quiet_hours)),
+    ("quiet hours", QUIET_HOURS),
     ("repeat", Form::Of(repeat)),
     ("status", Form::Cell(state)),
     ("failures", Form::Template("{failures} in a row")),
@@ -306,13 +308,6 @@ fn events_or_error(channel: &Value) -> Cell {
 fn events(channel: &Value) -> String {
     let events = channel["events"].as_array().into_iter().flatten().filter_map(Value::as_str);
     events.map(event_in_words).collect::<Vec<_>>().join(", ")
-}
-
-fn quiet_hours(channel: &Value) -> String {
-    match &channel["quiet"] {
-        Value::Null => String::new(),
-        quiet => fill("{from}-{to} {timezone}", |name| text_of(quiet, name)),
-    }
 }
 
 /// Where a channel is set that has no fields of its own.

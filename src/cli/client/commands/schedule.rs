@@ -172,16 +172,17 @@ pub fn note(context: &Context, understood: &Value) -> Result {
     if context.output.format.is_for_programs() {
         return Ok(());
     }
-    let mut line = described(understood);
-    let first = &understood["occurrences"][0];
-    if let Some(change) = first["note"].as_str() {
-        line.push_str(&format!(" ({change})"));
-    }
-    print_note(&line)
+    print_note(&format!("{}{}", described(understood), change_of_clocks(understood)))
+}
+
+/// What a change of the clocks does to the first run, in brackets.
+pub fn change_of_clocks(schedule: &Value) -> String {
+    let note = schedule["occurrences"][0]["note"].as_str();
+    note.map(|change| format!(" ({change})")).unwrap_or_default()
 }
 
 /// A schedule in words, and its expression.
-fn described(schedule: &Value) -> String {
+pub fn described(schedule: &Value) -> String {
     match (text_of(schedule, "description"), text_of(schedule, "schedule.cron")) {
         (words, cron) if cron.is_empty() => words,
         (words, cron) => format!("{words}: {cron}"),

@@ -185,22 +185,19 @@ fn account_secrets(context: &Context) -> Result<Vec<String>> {
     Ok(secrets)
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Step {
-    /// A status, and the seconds of a `Retry-After`.
-    Answer { status: u16, retry_after: Option<u32> },
-    /// No answer, until the sender gives up.
-    Timeout,
+/// An answer: a status, and the seconds of a `Retry-After`. Without a status there is none until the sender gives up.
+#[derive(Debug, Clone, Copy, Default)]
+struct Step {
+    status: Option<u16>,
+    retry_after: Option<u32>,
 }
 
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Answer { status, retry_after: None } => write!(f, "→ {status}"),
-            Self::Answer { status, retry_after: Some(seconds) } => {
-                write!(f, "→ {status}, Retry-After {seconds} s")
-            }
-            Self::Timeout => f.write_str("→ no answer"),
+        match (self.status, self.retry_after) {
+            (None, _) => f.write_str("→ no answer"),
+            (Some(status), None) => write!(f, "→ {status}"),
+            (Some(status), Some(seconds)) => write!(f, "→ {status}, Retry-After {seconds} s"),
         }
     }
 }
@@ -209,14 +206,14 @@ fn step(word: &str) -> Result<Step, String> {
     let read = || {
         let word = word.trim();
         if word == "timeout" {
-            return Some(Step::Timeout);
+            return Some(Step::default());
         }
         let (status, seconds) =
             word.split_once(':').map_or((word, None), |(status, it)| (status, Some(it)));
         // A number may begin with a plus sign.
         let status = status.parse().ok().filter(|it| (200..=599).contains(it))?;
         let retry_after = seconds.map(str::parse).transpose().ok()?;
-        (!word.contains('+')).then_some(Step::Answer { status, retry_after })
+        (!word.contains('+')).then_some(Step { status: Some(status), retry_after })
     };
     read().ok_or_else(|| {
         format!(
@@ -303,7 +300,7 @@ impl Receiver {
         }
         // The last step repeats.
         let (script, place) = (&self.sink.script, usize::try_from(index).unwrap_or(usize::MAX));
-        let step = script.get(place).or(script.last()).copied().unwrap_or(Step::Timeout);
+        let step = script.get(place).or(script.last()).copied().unwrap_or_default();
         let end = match print_part(&self.text(delivery, verification, step)) {
             Ok(true) => {
                 self.received.fetch_add(1, Relaxed);
@@ -386,10 +383,6 @@ impl Receiver {
     }
 
     fn json(&self, delivery: &Delivery, verification: Verification, step: Step) -> Value {
-        let (status, retry_after) = match step {
-            Step::Answer { status, retry_after } => (Some(status), retry_after),
-            Step::Timeout => (None, None),
-        };
         let mut headers = Map::new();
         for name in delivery.head.headers.keys() {
             let values = delivery.head.headers.get_all(name).iter();
@@ -408,7 +401,7 @@ impl Receiver {
             "size": delivery.body.len(),
             "verified": verification.is_verified(),
             "reason": verification.code(),
-            "answer": {"status": status, "retry_after": retry_after},
+            "answer": {"status": step.status, "retry_after": step.retry_after},
         });
         if !self.sink.no_body {
             let text = || json!(String::from_utf8_lossy(&delivery.body));
@@ -500,13 +493,13 @@ async fn respond(
         taker.receive(&delivery).map(|step| (step, FinishedDelivery(taker)))
     });
     let (step, _finished) = taken.await.ok().flatten().ok_or_else(disconnect)?;
-    let Step::Answer { status, retry_after } = step else {
+    let Some(status) = step.status else {
         // hyper drops this future when the sender closes the connection.
         return pending().await;
     };
     let mut answer =
         empty(StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR));
-    if let Some(seconds) = retry_after {
+    if let Some(seconds) = step.retry_after {
         answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
     }
     let reply = receiver.sink.reply.as_ref().filter(|_| matches!(status, 200..=203 | 206..=299));

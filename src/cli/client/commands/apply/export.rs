@@ -1,6 +1,6 @@
 //! `cued export`: the cues of an account as a file for `cued apply`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use clap::Arg;
 use jiff::{SignedDuration, Timestamp};
@@ -26,9 +26,9 @@ use crate::domain::cue::{CueFields, CueRequest};
 use crate::domain::row_keys::UserKey;
 use crate::domain::schedule::{CatchUp, Schedule, ScheduleRule, Zone};
 
-/// The order of the fields of a cue in the file.
-const ORDER: &str = "name description tags paused schedule cron every at timezone catch_up start end jitter_seconds \
-    url method headers timeout worker task payload retry on_failure type events";
+/// The order of the sections and fields in the file.
+const ORDER: &str = "namespace channels cues name description tags paused schedule cron every at timezone catch_up \
+    start end jitter_seconds url method headers timeout worker task payload retry on_failure type events";
 
 /// Characters of a proposed slug, apart from the number that makes it another one. A slug has 63.
 const MAX_PROPOSED: usize = 56;
@@ -56,40 +56,32 @@ pub fn export(call: &Call<'_>) -> Result<(), CliError> {
         None => all,
     };
     // With `--curl` the first request.
-    let mut listed = fetch(|page| context.send(page), &request, "cues", u64::MAX)?.items;
-    let proposed = propose(&mut listed, namespace);
+    let listed = fetch(|page| context.send(page), &request, "cues", u64::MAX)?.items;
+    let slug_and_id = |cue: &Value| (text_of(cue, "slug"), text_of(cue, "id"));
+    let (listed, without): (Vec<Value>, Vec<Value>) =
+        listed.into_iter().partition(|cue| cue["slug"].is_string());
+    let mut slugs: Vec<(String, String)> = listed.iter().map(slug_and_id).collect();
+    let mut proposed = propose(&without, &slugs, namespace);
     if call.is_set("adopt") {
         adopt(context, &proposed)?;
+        slugs.extend(proposed.drain(..).map(|it| (it.slug, it.id)));
     }
-    let is_wanted = |slug: &str| namespace.is_none_or(|name| key_in(slug, name).is_some());
-    let mut slugs: Vec<(String, String)> =
-        listed.iter().map(|cue| (text_of(cue, "slug"), text_of(cue, "id"))).collect();
-    if call.is_set("adopt") {
-        slugs.extend(proposed.iter().map(|it| (it.slug.clone(), it.id.clone())));
-    }
-    slugs.retain(|(slug, _)| !slug.is_empty() && is_wanted(slug));
+    slugs.retain(|(slug, _)| namespace.is_none_or(|name| key_in(slug, name).is_some()));
     slugs.sort();
     let client = &*context.client;
-    let read = |(_, id): &(String, String)| -> Result<Value, ClientError> {
+    let read = |(slug, id): &(String, String)| -> Result<_, ClientError> {
         let request =
             ApiRequest::get(format!("/v1/cues/{}", segment(id))).query("execution_limit", "1");
-        client.send(&request)?.value()
-    };
-    // One may be deleted meanwhile.
-    let is_gone = |error: &ClientError| error.status() == Some(404);
-    let goes_on = |cue: &Result<_, _>| cue.as_ref().err().is_none_or(is_gone);
-    let mut cues = Vec::new();
-    for ((slug, _), cue) in slugs.iter().zip(each(&slugs, read, goes_on)) {
-        match cue {
-            Some(Err(error)) if is_gone(&error) => {}
-            Some(cue) => cues.push((slug.clone(), cue?)),
-            // An error that comes after it has ended the rest.
-            None => {}
+        match client.send(&request) {
+            // It was deleted meanwhile.
+            Err(error) if error.status() == Some(404) => Ok(None),
+            answer => Ok(Some((slug.clone(), answer?.value()?))),
         }
-    }
-    let channels = if call.is_set("all") { read_channels(context)? } else { Vec::new() };
-    let comments = if call.is_set("all") && !call.is_set("adopt") { proposed } else { Vec::new() };
-    print_file(context, namespace, &cues, &channels, &comments)
+    };
+    let cues: Vec<(String, Value)> = each(&slugs, read)?.into_iter().flatten().collect();
+    let is_all = call.is_set("all");
+    let channels = if is_all { read_channels(context)? } else { BTreeMap::new() };
+    print_file(context, namespace, &cues, channels, if is_all { &proposed } else { &[] })
 }
 
 /// A cue without a slug, and the one that its name makes.
@@ -104,22 +96,20 @@ fn key_in<'a>(slug: &'a str, namespace: &str) -> Option<&'a str> {
     slug.strip_prefix(namespace)?.strip_prefix('/')
 }
 
-/// Proposes slugs that no cue has, in the order of the names. The cues leave the list.
-fn propose(listed: &mut Vec<Value>, namespace: Option<&str>) -> Vec<Proposed> {
-    let mut taken: BTreeSet<String> = listed.iter().map(|cue| text_of(cue, "slug")).collect();
-    let mut without: Vec<(String, String)> = Vec::new();
-    listed.retain(|cue| {
-        let has_slug = cue["slug"].is_string();
-        if !has_slug {
-            without.push((text_of(cue, "name"), text_of(cue, "id")));
-        }
-        has_slug
-    });
-    without.sort();
+/// Proposes slugs that no cue has for the cues without one, in the order of their names.
+fn propose(
+    without: &[Value],
+    slugs: &[(String, String)],
+    namespace: Option<&str>,
+) -> Vec<Proposed> {
+    let mut taken: BTreeSet<String> = slugs.iter().map(|(slug, _)| slug.clone()).collect();
+    let mut named: Vec<(String, String)> =
+        without.iter().map(|cue| (text_of(cue, "name"), text_of(cue, "id"))).collect();
+    named.sort();
     let before = namespace.map(|name| format!("{name}/")).unwrap_or_default();
     let mut slug = |name: &str| take_unused(format!("{before}{}", slug_of(name)), &mut taken);
     let propose = |(name, id): (String, String)| Proposed { slug: slug(&name), name, id };
-    without.into_iter().map(propose).collect()
+    named.into_iter().map(propose).collect()
 }
 
 /// `Nightly backup (NAS)` is `nightly-backup-nas`.
@@ -147,22 +137,24 @@ fn adopt(context: &Context, proposed: &[Proposed]) -> Result<(), CliError> {
     Ok(())
 }
 
-fn read_channels(context: &Context) -> Result<Vec<(String, Value)>, CliError> {
+/// The channels by their names. Two of one name cannot be told apart in a file.
+fn read_channels(context: &Context) -> Result<BTreeMap<String, Value>, CliError> {
     let request = ApiRequest::get("/v1/channels");
-    let mut channels = fetch(|page| context.fetch(page), &request, "channels", u64::MAX)?.items;
-    channels.retain(|channel| channel["built_in"] != true);
-    let mut channels: Vec<(String, Value)> = channels.iter().filter_map(exported_channel).collect();
-    channels.sort_by(|one, other| one.0.cmp(&other.0));
-    let twice: Vec<&str> =
-        channels.windows(2).filter(|two| two[0].0 == two[1].0).map(|two| &*two[0].0).collect();
-    for name in &twice {
-        let name = printable(name);
+    let listed = fetch(|page| context.fetch(page), &request, "channels", u64::MAX)?.items;
+    let own = listed.iter().filter(|channel| channel["built_in"] != true);
+    let (mut channels, mut twice) = (BTreeMap::new(), BTreeSet::new());
+    for (name, channel) in own.filter_map(exported_channel) {
+        if channels.insert(name.clone(), channel).is_some() {
+            twice.insert(name);
+        }
+    }
+    for name in twice {
+        channels.remove(&name);
         context.output.note(&format!(
-            "several channels have the name {name:?}, so they are left out; rename them"
+            "several channels have the name {:?}, so they are left out; rename them",
+            printable(&name)
         ))?;
     }
-    let twice: BTreeSet<String> = twice.into_iter().map(str::to_owned).collect();
-    channels.retain(|(name, _)| !twice.contains(name));
     Ok(channels)
 }
 
@@ -170,46 +162,37 @@ fn print_file(
     context: &Context,
     namespace: Option<&str>,
     cues: &[(String, Value)],
-    channels: &[(String, Value)],
+    channels: BTreeMap<String, Value>,
     comments: &[Proposed],
 ) -> Result<(), CliError> {
     let key = |slug: &str| namespace.and_then(|name| key_in(slug, name)).unwrap_or(slug).to_owned();
     let of_key = |(slug, cue): &(String, Value)| (key(slug), exported(&key(slug), cue));
     let (ended, cues): (Vec<_>, Vec<_>) = cues.iter().partition(|(_, cue)| has_ended(cue));
-    let cues: Vec<(String, Value)> = cues.into_iter().map(of_key).collect();
-    match context.output.format {
-        Format::Id => return cues.iter().try_for_each(|(slug, _)| print_line(slug)),
-        Format::Json | Format::Jsonl => {
-            let object =
-                |entries: &[(String, Value)]| Value::Object(entries.iter().cloned().collect());
-            let mut file = json!({ "cues": object(&cues) });
-            if let Some(namespace) = namespace {
-                file["namespace"] = namespace.into();
-            }
-            if !channels.is_empty() {
-                file["channels"] = object(channels);
-            }
-            if !ended.is_empty() {
-                let count = count(ended.len() as i128, "cue");
-                context.output.note(&format!("{count} left out, whose time has passed"))?;
-            }
-            return print_line(&file.to_string());
-        }
-        Format::Table | Format::Wide | Format::Yaml => {}
+    let cues: Map<String, Value> = cues.into_iter().map(of_key).collect();
+    let format = context.output.format;
+    if format == Format::Id {
+        return cues.keys().try_for_each(|slug| print_line(slug));
     }
-    let mut text =
-        namespace.map(|name| ordered(&json!({ "namespace": name }), &[])).unwrap_or_default();
+    let mut file = json!({ "cues": cues });
+    if let Some(namespace) = namespace {
+        file["namespace"] = namespace.into();
+    }
     if !channels.is_empty() {
-        text += "channels:\n";
-        text += &channels.iter().map(|(name, channel)| section(name, channel)).collect::<String>();
+        file["channels"] = json!(channels);
     }
-    text += if cues.is_empty() { "cues: {}\n" } else { "cues:\n" };
-    text += &cues.iter().map(|(slug, cue)| section(slug, cue)).collect::<String>();
+    if format.is_json() {
+        if !ended.is_empty() {
+            let count = count(ended.len() as i128, "cue");
+            context.output.note(&format!("{count} left out, whose time has passed"))?;
+        }
+        return print_line(&file.to_string());
+    }
+    let mut text = in_order(&file);
     if !ended.is_empty() {
         text += "# The time of these cues has passed: they cannot be created again, and --prune deletes them:\n";
     }
     for (slug, cue) in ended.into_iter().map(of_key) {
-        text += &commented(&section(&slug, &cue));
+        text += &commented(&in_order(&json!({ slug: cue })), "#   ");
     }
     if !comments.is_empty() {
         text += "# These cues have no slug; --adopt gives them the proposed ones:\n";
@@ -225,24 +208,28 @@ pub fn document(cue: &Value) -> String {
     let slug = text_of(cue, "slug");
     let (namespace, key) = slug.split_once('/').unwrap_or(("", &slug));
     let key = if key.is_empty() { &slug_of(&text_of(cue, "name")) } else { key };
-    let mut text = String::new();
+    let mut file = json!({ "cues": { key: exported(key, cue) } });
     if !namespace.is_empty() {
-        text += &ordered(&json!({ "namespace": namespace }), &[]);
+        file["namespace"] = namespace.into();
     }
-    text += &format!("cues:\n{}", section(key, &exported(key, cue)));
+    let mut text = in_order(&file);
     if slug.is_empty() {
         text += "# It has no slug, so that `cued apply` would add a cue; `cued cue set --slug` gives it one.\n";
     }
-    let others =
-        cue.as_object().into_iter().flatten().filter(|(name, _)| !FIELDS.contains(&name.as_str()));
-    let others: Map<String, Value> =
-        others.map(|(name, value)| (name.clone(), value.clone())).collect();
-    text += "# Set by the server:\n";
-    text + &commented(&ordered(&Value::Object(others), &["id", "status"]))
+    let mut others = cue.clone();
+    if let Some(fields) = others.as_object_mut() {
+        fields.retain(|name, _| !FIELDS.contains(&name.as_str()));
+    }
+    text + "# Set by the server:\n" + &commented(&ordered(&others, &["id", "status"]), "# ")
 }
 
-fn commented(text: &str) -> String {
-    text.lines().map(|line| format!("# {line}\n")).collect()
+fn commented(text: &str, mark: &str) -> String {
+    text.lines().map(|line| format!("{mark}{line}\n")).collect()
+}
+
+/// A file, or a part of one, in the order in which a person reads it.
+fn in_order(value: &Value) -> String {
+    ordered(value, &ORDER.split(' ').collect::<Vec<_>>())
 }
 
 /// Whether the only run of a cue is over.
@@ -251,22 +238,18 @@ fn has_ended(cue: &Value) -> bool {
         && matches!(cue["status"].as_str(), Some("completed" | "failed"))
 }
 
-/// An entry of a section. Texts are in one line, so that each line begins one of its parts.
-fn section(key: &str, value: &Value) -> String {
-    let text = ordered(&json!({ key: value }), &ORDER.split(' ').collect::<Vec<_>>());
-    text.lines().map(|line| format!("  {line}\n")).collect()
-}
-
 /// The fields of a cue in the short forms of a file, without those that have their defaults.
 fn exported(key: &str, cue: &Value) -> Value {
     let plain = plain_cue(key).unwrap_or_default();
     let mut fields = Map::new();
     for name in FIELDS.into_iter().chain(["status"]).filter(|name| *name != "slug") {
-        let own = match &plain[name] {
-            Value::Object(_) => differing(&cue[name], &plain[name]),
-            default => Some(&cue[name]).filter(|value| *value != default).cloned(),
+        let (own, none) = match &plain[name] {
+            default @ Value::Object(_) => (differing(&cue[name], default).into(), json!({})),
+            default => (cue[name].clone(), default.clone()),
         };
-        fields.extend(own.map(|own| (name.to_owned(), own)));
+        if own != none {
+            fields.insert(name.to_owned(), own);
+        }
     }
     let mut take = |path: &str| match path.split_once('.') {
         None => fields.remove(path),
@@ -323,10 +306,9 @@ fn plain_cue(name: &str) -> Option<Value> {
     Some(view)
 }
 
-/// The entries that differ from their defaults, if there are any.
-fn differing(value: &Value, defaults: &Value) -> Option<Value> {
+/// The entries of an object that another one has not.
+pub fn differing(value: &Value, other: &Value) -> Map<String, Value> {
     let entries = value.as_object().into_iter().flatten();
-    let entries = entries.filter(|(name, value)| defaults[*name] != **value);
-    let entries: Map<_, _> = entries.map(|(name, value)| (name.clone(), value.clone())).collect();
-    (!entries.is_empty()).then_some(Value::Object(entries))
+    let entries = entries.filter(|(name, value)| other[*name] != **value);
+    entries.map(|(name, value)| (name.clone(), value.clone())).collect()
 }

@@ -100,52 +100,32 @@ impl FieldReader<'_> {
             return self.set(fields, key, entry, entry.value.clone());
         }
         for part in entry.value.entries() {
-            self.set_part(fields, key, &part.key, part, part.value.clone());
+            self.set(fields, &format!("{key}.{}", part.key), part, part.value.clone());
         }
     }
 
-    /// Sets the field of a short form, which may be a part of one.
+    /// Sets a field, or a part of one, to a value that `entry` gives. Two forms of one field are a fault.
     fn set(&mut self, fields: &mut Placed, path: &str, entry: &Entry, value: Placed) {
-        match path.split_once('.') {
-            Some((field, part)) => self.set_part(fields, field, part, entry, value),
-            None => {
-                let known =
-                    fields.insert(Entry { key: path.to_owned(), place: entry.place, value });
-                self.check_once(known.map(|known| known.place), path, entry);
-            }
-        }
-    }
-
-    /// Sets a part of a field to a value that `entry` gives.
-    fn set_part(
-        &mut self,
-        fields: &mut Placed,
-        field: &str,
-        part: &str,
-        entry: &Entry,
-        value: Placed,
-    ) {
-        if fields.get(field).is_none() {
-            let value = Placed::object(entry.place);
-            fields.insert(Entry { key: field.to_owned(), place: entry.place, value });
-        }
-        let Some(object) = fields.get_mut(field) else { return };
-        if !object.is_object() {
+        let place = entry.place;
+        let (field, part) =
+            path.split_once('.').map_or((path, None), |(field, part)| (field, Some(part)));
+        let object = match part {
+            None => Some(fields),
+            Some(_) => fields.get_or_insert(field, Placed::object(place)),
+        };
+        let Some(object) = object else { return };
+        let is_whole = part.is_none_or(|part| part == TEXT) || !object.is_object();
+        let key = part.unwrap_or(field).to_owned();
+        let known = if object.is_object() {
+            object.insert(Entry { key, place, value }).map(|known| known.place)
+        } else {
             // `payload: 5` beside `task: x`.
-            return self.check_once(Some(object.place), field, entry);
-        }
-        let known = object.insert(Entry { key: part.to_owned(), place: entry.place, value });
-        let path = if part == TEXT { field.to_owned() } else { format!("{field}.{part}") };
-        self.check_once(known.map(|known| known.place), &path, entry);
-    }
-
-    /// Two forms of one field are a fault.
-    fn check_once(&mut self, known: Option<Place>, field: &str, entry: &Entry) {
+            Some(object.place)
+        };
         if let Some(Place { line, .. }) = known {
-            self.fault_at(
-                entry.place,
-                format!("{field} is set twice, also in line {line}; remove one of the two"),
-            );
+            let name = if is_whole { field } else { path };
+            let reason = format!("{name} is set twice, also in line {line}; remove one of the two");
+            self.fault_at(place, reason);
         }
     }
 
@@ -173,26 +153,16 @@ impl FieldReader<'_> {
         merge(&mut body, own, "");
         body.place = entry.place;
         let key = &entry.key;
-        if body.get("name").is_none() {
-            let value = Placed::scalar(entry.place, key.as_str());
-            body.insert(Entry { key: "name".to_owned(), place: entry.place, value });
-        }
-        match (
-            is_for_workers(&body),
-            body.get("callback").and_then(|callback| callback.entry("url")),
-        ) {
-            (true, Some(url)) => {
-                let place = url.place;
-                self.fault_at(
-                    place,
-                    "a cue calls a URL or waits for a worker; remove url or worker",
-                );
+        body.get_or_insert("name", Placed::scalar(entry.place, key.as_str()));
+        let url = body.get("callback").and_then(|callback| callback.entry("url"));
+        match (is_for_workers(&body), url.map(|url| url.place)) {
+            (true, Some(place)) => {
+                let reason = "a cue calls a URL or waits for a worker; remove url or worker";
+                self.fault_at(place, reason);
             }
             (false, None) if is_readable => {
-                self.fault_at(
-                    entry.place,
-                    format!("{key} has no target; add `url: …`, or `worker: true`"),
-                );
+                let reason = format!("{key} has no target; add `url: …`, or `worker: true`");
+                self.fault_at(entry.place, reason);
             }
             _ => {}
         }
@@ -230,11 +200,9 @@ impl FieldReader<'_> {
                 Err(reason) => self.fault(&text.value, reason),
             }
         }
-        if schedule.is_object() && schedule.get("type").is_none() {
-            let is_once = schedule.get("at").is_some_and(|at| !at.is_null());
-            let kind = Placed::scalar(schedule.place, if is_once { "once" } else { "recurring" });
-            schedule.insert(Entry { key: "type".to_owned(), place: schedule.place, value: kind });
-        }
+        let is_once = schedule.get("at").is_some_and(|at| !at.is_null());
+        let kind = Placed::scalar(schedule.place, if is_once { "once" } else { "recurring" });
+        schedule.get_or_insert("type", kind);
     }
 
     /// The field of a schedule that a text means, and its value. The grammar is that of the server; here it costs no

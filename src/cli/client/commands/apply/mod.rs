@@ -13,7 +13,7 @@ mod show;
 
 use clap::{Arg, ArgAction};
 
-use crate::cli::client::command::{Call, Entry, Part, Work, entry, flag, own, switch};
+use crate::cli::client::command::{Call, Entry, Part, flag, own, row, switch};
 use crate::cli::client::commands::apply::export::{arguments, export};
 use crate::cli::client::commands::apply::file::Wanted;
 use crate::cli::client::commands::apply::plan::{Action, Batch, Change, batches, count};
@@ -49,9 +49,9 @@ pub fn entries() -> Vec<Entry> {
     let keep_going = switch("keep-going", "Write the rest after a refusal");
     let exit_code = switch("exit-code", "Exit with 8 if anything differs");
     vec![
-        entry("apply", APPLY, files().chain([own(keep_going)]), Work::Code(apply)),
-        entry("diff", DIFF, files().chain([own(exit_code)]), Work::Code(diff)),
-        entry("export", EXPORT, arguments(), Work::Code(export)),
+        row("apply", APPLY).args(files().chain([own(keep_going)])).code(apply),
+        row("diff", DIFF).args(files().chain([own(exit_code)])).code(diff),
+        row("export", EXPORT).args(arguments()).code(export),
     ]
 }
 

@@ -1,61 +1,65 @@
 //! Requests side by side: `cued export` reads a thousand cues in less than a second.
 
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::AtomicUsize;
-use std::sync::atomic::Ordering::Relaxed;
-use std::sync::mpsc;
+use std::panic::resume_unwind;
 use std::thread;
+
+use crate::system::locks::Mutex;
 
 /// Connections that are busy at a time.
 const AT_ONCE: usize = 8;
 
-/// The results of `work`, in the order of the items. After a result that `goes_on` refuses no further item begins; those
-/// that did not begin have `None`.
-pub fn each<T: Sync, R: Send>(
+/// The results of `work`, in the order of the items.
+/// Errors: the first one. No further item begins after it.
+pub fn each<T: Sync, R: Send, E: Send>(
     items: &[T],
-    work: impl Fn(&T) -> R + Sync,
-    goes_on: impl Fn(&R) -> bool + Sync,
-) -> Vec<Option<R>> {
-    let (next, has_stopped) = (AtomicUsize::new(0), AtomicBool::new(false));
-    let (sender, results) = mpsc::channel();
-    let mut found: Vec<Option<R>> = items.iter().map(|_| None).collect();
-    thread::scope(|scope| {
-        for _ in 0..AT_ONCE.min(items.len()) {
-            let sender = sender.clone();
-            let (next, has_stopped, work, goes_on) = (&next, &has_stopped, &work, &goes_on);
-            scope.spawn(move || {
-                while !has_stopped.load(Relaxed) {
-                    let index = next.fetch_add(1, Relaxed);
-                    let Some(item) = items.get(index) else { return };
-                    let result = work(item);
-                    if !goes_on(&result) {
-                        has_stopped.store(true, Relaxed);
-                    }
-                    if sender.send((index, result)).is_err() {
-                        return;
-                    }
-                }
-            });
+    work: impl Fn(&T) -> Result<R, E> + Sync,
+) -> Result<Vec<R>, E> {
+    let left = Mutex::new(items.iter().enumerate());
+    let next = || left.lock().next();
+    let run = || {
+        let mut done = Vec::new();
+        while let Some((index, item)) = next() {
+            let result = work(item);
+            if result.is_err() {
+                left.lock().by_ref().for_each(drop);
+            }
+            done.push((index, result));
         }
-        drop(sender);
-        for (index, result) in results {
-            found[index] = Some(result);
-        }
+        done
+    };
+    let mut results: Vec<(usize, Result<R, E>)> = thread::scope(|scope| {
+        let threads: Vec<_> = (0..AT_ONCE.min(items.len())).map(|_| scope.spawn(&run)).collect();
+        let results = threads.into_iter().map(|thread| thread.join());
+        results.flat_map(|done| done.unwrap_or_else(|panic| resume_unwind(panic))).collect()
     });
-    found
+    results.sort_by_key(|(index, _)| *index);
+    results.into_iter().map(|(_, result)| result).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::cmp::Ordering;
+    use std::sync::atomic::AtomicUsize;
+    use std::sync::atomic::Ordering::Relaxed;
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
-    fn results_have_the_order_of_the_items_and_nothing_begins_after_a_stop() {
+    fn results_have_the_order_of_the_items_and_nothing_begins_after_an_error() {
         let items: Vec<usize> = (0..1_000).collect();
-        let all = each(&items, |item| item * 2, |_| true);
-        assert!(all.iter().enumerate().all(|(index, result)| *result == Some(index * 2)));
-        let some = each(&items, |item| *item, |item| *item != 10);
-        assert_eq!(some[10], Some(10));
-        assert!(some.iter().flatten().count() <= 11 + AT_ONCE, "{some:?}");
+        let all = each(&items, |item| Ok::<_, usize>(item * 2));
+        assert_eq!(all, Ok(items.iter().map(|item| item * 2).collect()));
+        let begun = AtomicUsize::new(0);
+        let some = each(&items, |item| {
+            begun.fetch_add(1, Relaxed);
+            match item.cmp(&10) {
+                Ordering::Less => Ok(()),
+                Ordering::Equal => Err(*item),
+                Ordering::Greater => Ok(thread::sleep(Duration::from_millis(20))),
+            }
+        });
+        assert_eq!(some, Err(10));
+        assert!(begun.load(Relaxed) < items.len() / 2, "{begun:?}");
     }
 }

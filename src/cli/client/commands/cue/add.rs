@@ -3,6 +3,7 @@
 use clap::Arg;
 use serde_json::{Value, json};
 
+use crate::api::cue_names::field_of;
 use crate::cli::client::arguments::{
     CUES, FoundCue, ambiguous, choices, items, label_of, named, with_slug,
 };
@@ -21,24 +22,13 @@ use crate::domain::cue_fields::{PLAIN_FIELDS, Transport};
 
 const TASK: &str = "Wait for a worker of this task: the key `task` of the payload";
 
-/// Flags of a cue that calls a URL.
-const OF_CALL: [&str; 7] = [
-    "timeout",
-    "method",
-    "header",
-    "outcome-from-response",
-    "parallelism",
-    "per-minute",
-    "flow-key",
-];
-
 const OR_UPDATE: &str = "or-update";
 
 pub fn arguments() -> impl Iterator<Item = (Arg, Part)> {
     let fitting = |arg: Arg| match arg.get_id().as_str() {
         "name" => arg.required_unless_present("edit"),
         "task" => arg.conflicts_with("url").help(TASK),
-        id => match plain_transport(id).or(OF_CALL.contains(&id).then_some(Transport::Webhook)) {
+        id => match only_transport(id) {
             Some(Transport::Worker) => arg.conflicts_with("url"),
             Some(Transport::Webhook) => arg.conflicts_with_all(["worker", "task"]),
             None => arg,
@@ -55,8 +45,12 @@ pub fn arguments() -> impl Iterator<Item = (Arg, Part)> {
     flags.chain([own(edit), own(or_update)])
 }
 
-/// The transport that alone has the plain field of a flag.
-fn plain_transport(flag: &str) -> Option<Transport> {
+/// The transport that alone has the field of a flag. The URL itself is an alternative to a worker.
+fn only_transport(flag: &str) -> Option<Transport> {
+    let is_of_call = field_of(flag).is_some_and(|field| field.starts_with("callback."));
+    if is_of_call && flag != "url" {
+        return Some(Transport::Webhook);
+    }
     let field = PLAIN_FIELDS.iter().find(|field| field.flag.0 == flag)?;
     field.only.map(|(transport, _)| transport)
 }

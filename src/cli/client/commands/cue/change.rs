@@ -12,9 +12,13 @@ use serde_json::{Map, Value, json};
 use crate::api::cue_names::{FIELDS, field_paths, is_text_field, removable_fields, unfit_fields};
 use crate::cli::client::arguments::{FoundCue, label_of, schedule};
 use crate::cli::client::command::{Call, Entry, Part, cue, own, place, row};
-use crate::cli::client::commands::cue::{flags, next_run};
-use crate::cli::client::commands::schedule::{note, send_fields, understand_fields};
+use crate::cli::client::commands::apply::export::differing;
+use crate::cli::client::commands::cue::{NEXT_RUN, flags};
+use crate::cli::client::commands::schedule::{
+    change_of_clocks, described, note, send_fields, understand_fields,
+};
 use crate::cli::client::context::{Context, ask, environment};
+use crate::cli::client::forms::filled;
 use crate::cli::client::refusals::reworded;
 use crate::cli::error::{CliError, Result, cannot, failed, in_quotes, refused, usage};
 use crate::cli::input::{self, yaml};
@@ -63,7 +67,7 @@ pub fn send(context: &Context, cue: &FoundCue, patch: &Value) -> Result {
     context.output.done(&answer, "id", |cue| {
         let names: Vec<&str> =
             patch.as_object().into_iter().flatten().map(|(name, _)| name.as_str()).collect();
-        format!("changed {}: {}{}", label_of(cue), names.join(", "), next_run(context, cue))
+        format!("changed {}: {}{}", label_of(cue), names.join(", "), filled(NEXT_RUN, context, cue))
     })?;
     understood.map_or(Ok(()), |understood| note(context, &understood))
 }
@@ -95,13 +99,11 @@ fn in_words(context: &Context, answer: &ApiResponse) -> Result<(String, String)>
     let added = answer.value()?;
     let path = format!("/v1/cues/{}/upcoming", segment(&text_of(&added, "id")));
     let request = ApiRequest::get(path).query("limit", "1").query("detail", "true");
-    let Ok(described) = context.fetch(&request).and_then(|answer| Ok(answer.value()?)) else {
+    let Ok(mut next) = context.fetch(&request).and_then(|answer| Ok(answer.value()?)) else {
         return Ok((schedule(context, &added), String::new()));
     };
-    let (words, cron) = (text_of(&described, "description"), text_of(&added, "schedule.cron"));
-    let words = if cron.is_empty() { words } else { format!("{words}: {cron}") };
-    let change = described["occurrences"][0]["note"].as_str();
-    Ok((words, change.map(|change| format!(" ({change})")).unwrap_or_default()))
+    next["schedule"] = added["schedule"].clone();
+    Ok((described(&next), change_of_clocks(&next)))
 }
 
 /// The time zone of the schedule of a cue.
@@ -152,22 +154,15 @@ fn difference(old: &Value, new: &Value) -> Value {
 
 /// The fields of `new` that `old` has not; of an object only the parts.
 pub fn changed(old: &Value, new: &Value) -> Value {
-    let mut patch = differing(old, new);
+    let mut patch = differing(new, old);
     for (name, change) in &mut patch {
         // A payload is replaced as a whole.
         if name != "payload" && old[name].is_object() && change.is_object() {
-            *change = Value::Object(differing(&old[name], change));
+            *change = Value::Object(differing(change, &old[name]));
         }
     }
     patch.retain(|name, change| name == "payload" || *change != json!({}));
     Value::Object(patch)
-}
-
-/// The entries of `new` that `old` has not.
-fn differing(old: &Value, new: &Value) -> Map<String, Value> {
-    let entries =
-        new.as_object().into_iter().flatten().filter(|(name, value)| old[*name] != **value);
-    entries.map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
 pub fn document(fields: &Value, note: &str) -> String {

@@ -19,7 +19,7 @@ use crate::cli::client::commands::apply::export;
 use crate::cli::client::commands::run::{print_end, result_or_wait, until_ended};
 use crate::cli::client::commands::schedule::{note, print_next, understand};
 use crate::cli::client::context::Context;
-use crate::cli::client::forms::{Columns, Form, Lines, details};
+use crate::cli::client::forms::{Columns, Form, Lines, details, filled};
 use crate::cli::error::{Result, not_found, refused};
 use crate::cli::output::table::{ColumnRule, header, parse_duration, text_of, whole_span};
 use crate::cli::output::{Format, count, print, print_line, print_note, short_id};
@@ -336,7 +336,7 @@ fn change_status(call: &Call<'_>, action: &'static str) -> Result {
         }
         let answer = context.send(&ApiRequest::patch(cue.path()).json(json!({ "status": to })))?;
         return context.output.done(&answer, "id", |cue| {
-            format!("{done} {}{}", label_of(cue), next_run(context, cue))
+            format!("{done} {}{}", label_of(cue), filled(NEXT_RUN, context, cue))
         });
     }
     let mut body = json!({ "action": action, "ids": ids(&cues) });
@@ -441,12 +441,7 @@ fn question(context: &Context, cues: &[FoundCue]) -> Result<String> {
 }
 
 /// The next run of a changed cue, at the end of a sentence.
-fn next_run(context: &Context, cue: &Value) -> String {
-    match context.output.times.instant(&text_of(cue, "next_run")) {
-        next if next.is_empty() => next,
-        next => format!("; next run {next}"),
-    }
-}
+const NEXT_RUN: &str = "; next run {next_run:at}";
 
 fn ids(cues: &[FoundCue]) -> Value {
     cues.iter().map(|cue| cue.id.as_str()).collect()

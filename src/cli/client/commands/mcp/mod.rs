@@ -80,9 +80,9 @@ fn next_line(input: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
 }
 
 /// The message of a line; `None` if it is blank.
-fn read(line: &[u8]) -> Result<Option<Value>, RpcError> {
+fn read(line: &[u8]) -> Result<Option<Value>, Value> {
     if line.len() > MAX_MESSAGE {
-        return Err(RpcError::new(
+        return Err(rpc_error(
             INVALID_REQUEST,
             format!("A message has at most {MAX_MESSAGE} bytes"),
         ));
@@ -91,7 +91,7 @@ fn read(line: &[u8]) -> Result<Option<Value>, RpcError> {
         return Ok(None);
     }
     let message =
-        |error| RpcError::new(PARSE_ERROR, format!("A line must be a message in JSON: {error}"));
+        |error| rpc_error(PARSE_ERROR, format!("A line must be a message in JSON: {error}"));
     serde_json::from_slice(line).map(Some).map_err(message)
 }
 
@@ -115,30 +115,22 @@ struct State {
     end: Option<Result>,
 }
 
-/// An error of the protocol. Errors of tools are results, which the model reads.
-struct RpcError {
-    code: i32,
-    message: String,
-    data: Option<Value>,
+/// An error of the protocol, as it is sent. Errors of tools are results, which the model reads.
+fn rpc_error(code: i32, message: impl Into<String>) -> Value {
+    json!({"code": code, "message": message.into()})
 }
 
-impl RpcError {
-    fn new(code: i32, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), data: None }
+/// The response to a request, with its id if that is known.
+fn response(id: Option<&Value>, result: Result<Value, Value>) -> Value {
+    let (name, content) = match result {
+        Ok(content) => ("result", content),
+        Err(error) => ("error", error),
+    };
+    let mut response = json!({"jsonrpc": "2.0", name: content});
+    if let Some(id) = id {
+        response["id"] = id.clone();
     }
-
-    /// The response with the id of the request, if that is known.
-    fn into_response(self, id: Option<&Value>) -> Value {
-        let mut response =
-            json!({"jsonrpc": "2.0", "error": {"code": self.code, "message": self.message}});
-        if let Some(data) = self.data {
-            response["error"]["data"] = data;
-        }
-        if let Some(id) = id {
-            response["id"] = id.clone();
-        }
-        response
-    }
+    response
 }
 
 impl McpServer<'_> {
@@ -155,7 +147,7 @@ impl McpServer<'_> {
                     Ok(Some(Value::Array(messages))) if !messages.is_empty() => (messages, true),
                     Ok(Some(message)) => (vec![message], false),
                     Err(error) => {
-                        self.print(&error.into_response(None));
+                        self.print(&response(None, Err(error)));
                         continue;
                     }
                 };
@@ -193,12 +185,12 @@ impl McpServer<'_> {
     }
 
     fn respond(&self, messages: &[Value], is_batch: bool) {
-        let response = |message: &Value| {
+        let response_to = |message: &Value| {
             let response = self.respond_to_message(message);
             let is_wanted = !is_call(message) || self.end(&message["id"]);
             response.filter(|_| is_wanted)
         };
-        let responses: Vec<Value> = messages.iter().filter_map(response).collect();
+        let responses: Vec<Value> = messages.iter().filter_map(response_to).collect();
         match &responses[..] {
             [] => {}
             [response] if !is_batch => self.print(response),
@@ -240,29 +232,23 @@ impl McpServer<'_> {
             }
             // This server makes no requests, whose responses they could be.
             None if has("result") || has("error") => return None,
-            _ => Err(RpcError::new(
+            _ => Err(rpc_error(
                 INVALID_REQUEST,
                 "A request has \"jsonrpc\": \"2.0\", a method, and an id that is a text or an integer",
             )),
         };
-        Some(match result {
-            Ok(result) => json!({"jsonrpc": "2.0", "id": id, "result": result}),
-            Err(error) => error.into_response(id),
-        })
+        Some(response(id, result))
     }
 
-    fn result(&self, method: &str, params: &Value) -> Result<Value, RpcError> {
+    fn result(&self, method: &str, params: &Value) -> Result<Value, Value> {
         if !params.is_null() && !params.is_object() {
-            return Err(RpcError::new(INVALID_PARAMS, "params must be an object"));
+            return Err(rpc_error(INVALID_PARAMS, "params must be an object"));
         }
         let version = params["_meta"]["io.modelcontextprotocol/protocolVersion"].as_str();
         if let Some(requested) = version.filter(|version| *version != STATELESS) {
-            let data = json!({"supported": [STATELESS], "requested": requested});
-            let message = "Unsupported protocol version";
-            return Err(RpcError {
-                data: Some(data),
-                ..RpcError::new(UNSUPPORTED_VERSION, message)
-            });
+            let mut error = rpc_error(UNSUPPORTED_VERSION, "Unsupported protocol version");
+            error["data"] = json!({"supported": [STATELESS], "requested": requested});
+            return Err(error);
         }
         let information =
             json!({"name": "cued", "title": "cued", "version": env!("CARGO_PKG_VERSION")});
@@ -281,10 +267,7 @@ impl McpServer<'_> {
             }
             "tools/call" => self.call(params)?,
             _ => {
-                return Err(RpcError::new(
-                    METHOD_NOT_FOUND,
-                    format!("There is no method {method:?}"),
-                ));
+                return Err(rpc_error(METHOD_NOT_FOUND, format!("There is no method {method:?}")));
             }
         };
         if version.is_some() || method == "server/discover" {
@@ -298,10 +281,10 @@ impl McpServer<'_> {
         Ok(result)
     }
 
-    fn call(&self, params: &Value) -> Result<Value, RpcError> {
+    fn call(&self, params: &Value) -> Result<Value, Value> {
         let name = params["name"].as_str().unwrap_or_default();
         let Some(tool) = self.tools.iter().find(|tool| tool.definition["name"] == name) else {
-            return Err(RpcError::new(
+            return Err(rpc_error(
                 INVALID_PARAMS,
                 format!("There is no tool {name:?}; tools/list has all"),
             ));
@@ -309,7 +292,7 @@ impl McpServer<'_> {
         match &params["arguments"] {
             Value::Null => Ok(tool.call(self.context, &json!({}), &self.tools)),
             arguments @ Value::Object(_) => Ok(tool.call(self.context, arguments, &self.tools)),
-            _ => Err(RpcError::new(INVALID_PARAMS, "arguments must be an object")),
+            _ => Err(rpc_error(INVALID_PARAMS, "arguments must be an object")),
         }
     }
 }

@@ -224,7 +224,7 @@ impl Tool {
     fn request(&self, arguments: &Value) -> Result<ApiRequest> {
         let known = &self.definition["inputSchema"]["properties"];
         let known = || known.as_object().into_iter().flatten().map(|(name, _)| name.as_str());
-        let (mut request, mut body) = (ApiRequest::new(self.method, ""), Map::new());
+        let (mut request, mut body) = (ApiRequest::new(self.method, &*self.path), Map::new());
         for (name, value) in arguments.as_object().into_iter().flatten() {
             if !known().any(|known| known == name) {
                 let all = || known().collect::<Vec<_>>().join(", ");
@@ -239,9 +239,16 @@ impl Tool {
                 }
             } else if self.headers.contains(name) {
                 request = request.header(name.clone(), text(arguments, name)?);
-            } else if !self.path.contains(&format!("{{{name}}}")) {
+            } else if let Some((before, after)) = request.path.split_once(&format!("{{{name}}}")) {
+                // The slash of a slug may be escaped, as in a URL.
+                let value = percent_decode_str(text(arguments, name)?).decode_utf8_lossy();
+                request.path = format!("{before}{}{after}", segment(&value));
+            } else {
                 body.insert(name.clone(), value.clone());
             }
+        }
+        if let Some(missing) = request.path.split(['{', '}']).nth(1) {
+            text(arguments, missing)?;
         }
         let callback_headers = arguments["callback"]["headers"].as_object();
         if callback_headers.into_iter().flatten().any(|(_, value)| value == HIDDEN) {
@@ -249,7 +256,6 @@ impl Tool {
                 "callback.headers: {HIDDEN} is no value; leave headers out to keep them, or give each in full"
             )));
         }
-        request.path = fill_path(&self.path, arguments)?;
         Ok(if self.has_body { request.json(Value::Object(body)) } else { request })
     }
 }
@@ -258,20 +264,6 @@ impl Tool {
 fn text<'a>(arguments: &'a Value, name: &str) -> Result<&'a str> {
     let value = arguments[name].as_str().filter(|value| !value.is_empty());
     value.ok_or_else(|| usage(format!("{name} is missing: it must be a text")))
-}
-
-/// The path with the arguments that its braces name.
-fn fill_path(path: &str, arguments: &Value) -> Result<String> {
-    let (mut filled, mut rest) = (String::new(), path);
-    while let Some((before, (name, after))) =
-        rest.split_once('{').and_then(|(before, it)| Some((before, it.split_once('}')?)))
-    {
-        // The slash of a slug may be escaped, as in a URL.
-        let value = percent_decode_str(text(arguments, name)?).decode_utf8_lossy();
-        filled.push_str(&format!("{before}{}", segment(&value)));
-        rest = after;
-    }
-    Ok(filled + rest)
 }
 
 /// Hides the values of headers of a cue's callback, in a list of cues too. Payloads may look alike, but are shown as
