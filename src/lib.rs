@@ -54,7 +54,7 @@
 //!
 //! # Glossary
 //!
-//! References of the form `contract §n` lead to `src/docs/reference.md`.
+//! References of the form `contract §n` lead to `.github/CONTRACT.md`.
 //!
 //! - **Cue**: a scheduled job of a user: a schedule, a payload, and a callback URL or worker task (contract §4.1).
 //! - **Execution**: one run of a cue, with its payload, state and result (contract §5.1).

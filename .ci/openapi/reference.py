@@ -20,14 +20,25 @@ ROOT = HERE.parents[1]
 FOLDER = "src/docs/reference"
 DOCUMENT = json.loads((ROOT / "src/http/openapi.json").read_text(encoding="utf-8"))
 
-# Name, title and tags. Similar tags share a page, which compresses to two thirds of their own ones.
+# Name, title, tags and introduction. Similar tags share a page, which compresses to two thirds of their own ones. The first
+# sentence of an introduction is also the line of the page in the list of all.
 PAGES = [
-    ("cues", "API: cues", ["cues"]),
-    ("executions", "API: executions and workers", ["executions", "workers"]),
-    ("alerts", "API: alerts and channels", ["alerts", "channels"]),
-    ("account", "API: account", ["account", "device login", "billing"]),
+    ("cues", "API: cues", ["cues"],
+     "Create, change, fire, preview and delete cues. A cue is a job: a schedule, a payload, and a URL to call or a task for "
+     "workers. One request applies up to 500 cues, all or none."),
+    ("executions", "API: executions and workers", ["executions", "workers"],
+     "Read, replay and cancel runs, claim them as a worker, and report outcomes. The API calls a run an execution. A worker "
+     "claims an execution, extends its claim while it works, and reports success or failure."),
+    ("alerts", "API: alerts and channels", ["alerts", "channels"],
+     "Read alerts, and choose where failures, recoveries and alerts are sent. An alert is kept by the server and listed here; a "
+     "channel sends messages to people."),
+    ("account", "API: account", ["account", "device login", "billing"],
+     "Manage your user, API keys, secrets, sessions and plan. A device login gets a key for a tool or a machine, confirmed by an "
+     "emailed link."),
     ("server", "API: server",
-     ["figures", "events", "echo", "operation", "administration", "test clock", "pages"]),
+     ["figures", "events", "echo", "operation", "administration", "test clock", "pages"],
+     "Read figures, live events and health, and manage the server as its operator. The echo shows what a receiver would get; the "
+     "test clock exists on a server that was started with `--test-clock`."),
 ]
 
 # The comment excludes the pages from the tests of hand-written ones.
@@ -58,7 +69,7 @@ USUAL = [
 INTRODUCTION = """\
 # API
 
-Requests and answers are JSON over HTTP. The examples read two environment variables:
+Requests and responses are JSON over HTTP. The examples read two environment variables:
 
 ```sh
 export CUED_URL=http://127.0.0.1:8000
@@ -70,7 +81,7 @@ The key goes into the header `Authorization: Bearer KEY`. `cued` stops with an e
 
 An error is `{"error": {"code", "message", "status"}}`: see [Errors](errors.md). A field that may be left out may also \
 be null: unless its text says otherwise, that is its default, or nothing. A body has at most 2,097,152 bytes unless the \
-operation says otherwise. `GET /openapi.json` has the same with all types of answers, for Postman and generators of clients.
+operation says otherwise. `GET /openapi.json` describes the same with all types of responses, for Postman and generators of clients.
 
 ## Python and JavaScript {#call}
 
@@ -593,20 +604,16 @@ def events(operation):
     return "\n".join(lines) + "\n\n"
 
 
-def about(tags):
-    return " ".join(tag["description"] for tag in DOCUMENT["tags"] if tag["name"] in tags)
-
-
 def index(common):
     """The page about all operations."""
     text = INTRODUCTION + functions() + OPERATIONS
-    text += "".join(f"- [{title}](api/{name}.md): {about(tags)}\n" for name, title, tags in PAGES)
+    text += "".join(f"- [{title}](api/{name}.md): {about.split('. ')[0]}\n" for name, title, _, about in PAGES)
     return text + COMMON_ERRORS + "".join(f"| {status} | [`{code}`](errors.md#{code}) |\n" for status, code in common)
 
 
 def pages():
     """The texts of the pages by their paths."""
-    unlisted = {tag["name"] for tag in DOCUMENT["tags"]} - {tag for _, _, tags in PAGES for tag in tags}
+    unlisted = {tag["name"] for tag in DOCUMENT["tags"]} - {tag for _, _, tags, _ in PAGES for tag in tags}
     if unlisted:
         sys.exit(f"PAGES has no page for {', '.join(sorted(unlisted))}")
     operations = [(method, path, operation)
@@ -614,9 +621,9 @@ def pages():
     counts = Counter(error for _, _, operation in operations for error in errors(operation))
     common = sorted(error for error, count in counts.items() if count * 100 >= len(operations) * COMMON_PERCENT)
     found = {"api.md": GENERATED + index(common)}
-    for name, title, tags in PAGES:
+    for name, title, tags, about in PAGES:
         page = Page(common)
-        text = f"{GENERATED}# {title}\n\n{about(tags)} {EXAMPLES}"
+        text = f"{GENERATED}# {title}\n\n{about} {EXAMPLES}"
         for tag in tags:
             text += "".join(page.section(*it) for it in operations if tag in it[2]["tags"])
         found[f"api/{name}.md"] = text

@@ -22,9 +22,6 @@ const PAGE_STYLE: &str = "src/http/page/app.css";
 /// The first rule of the page that is of the page only.
 const END_OF_TOKENS: &str = ":root[data-density";
 
-/// For people who work on the program. Pages say what users need of it.
-const CONTRACT: &str = "src/docs/reference.md";
-
 /// The most slashes of a page's path, and one.
 const DEPTHS: usize = 4;
 
@@ -50,7 +47,6 @@ pub fn embed(page_build: &str) -> io::Result<()> {
     }
     let mut documents = Documents::new();
     read(Path::new(FOLDER), &mut documents)?;
-    documents.remove(CONTRACT);
     let index = documents.get(INDEX).ok_or_else(|| problem(format!("{INDEX} is missing")))?;
     let list = entries(INDEX, index).map_err(problem)?;
     let mut pages = pages(&documents, &list)?;
@@ -117,9 +113,7 @@ fn page(entry: &Entry, text: &str) -> io::Result<Page> {
     let up = "../".repeat(depth_of(path));
     let destination = |link: &str| match target(file, link) {
         None => Destination::Url(link.to_owned()),
-        Some((target, _)) if !target.starts_with(FOLDER) || target == CONTRACT => {
-            Destination::File(target)
-        }
+        Some((target, _)) if !target.starts_with(FOLDER) => Destination::File(target),
         Some((target, Some(anchor))) if target == *file => Destination::Url(format!("#{anchor}")),
         Some((target, anchor)) => {
             let anchor = anchor.map(|anchor| format!("#{anchor}")).unwrap_or_default();

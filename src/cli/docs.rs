@@ -39,9 +39,9 @@ impl Docs {
     }
 }
 
-/// The topics that a shell completes, and what they are about.
+/// The topics that a shell completes, and what they are about: a person writes a page without its folder.
 pub fn topics() -> impl Iterator<Item = (&'static str, &'static str)> {
-    listed().map(|page| (page.path, page.line))
+    listed().map(|page| (page.path.rsplit('/').next().unwrap_or(page.path), page.line))
 }
 
 /// What an error code means, and what to do.
@@ -193,7 +193,7 @@ fn show(given: &str) -> Result {
     }
     found.extend(texts(&forms)?.into_iter().map(|page| (page, None)));
     if found.is_empty() {
-        let names: Vec<&str> = listed().flat_map(|page| [page.path, page.title]).collect();
+        let names: Vec<&str> = topics().map(|(topic, _)| topic).collect();
         let advice = did_you_mean(given, names, "`cued docs` lists the pages");
         return Err(not_found(format!("the documentation has no {given:?}; {advice}")));
     }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Check that a server keeps the promises of the API (src/docs/reference.md), and print which sections differ.
+"""Check that a server keeps the promises of the API (.github/CONTRACT.md), and print which sections differ.
 
     CUED_API_KEY=cue_sk_… tests/conformance/run.py https://cue.example.com
 

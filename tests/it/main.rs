@@ -4,6 +4,7 @@
 
 mod architecture;
 mod cli;
+mod contract;
 mod engine;
 mod faults;
 mod fuzz;
@@ -11,7 +12,6 @@ pub mod http;
 mod journeys;
 mod openapi;
 mod packaging;
-mod reference;
 mod rules;
 mod simulation;
 mod store;

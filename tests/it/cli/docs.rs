@@ -68,7 +68,7 @@ fn a_terminal_gets_the_paragraphs_in_its_width_and_all_else_as_it_is() {
     let printed = home.ok(&["docs", "schedules"]);
     assert_contains(
         &printed,
-        &["\n- The time may stand before or after the days. Without one it is midnight.\n"],
+        &["\n- `every` with a number is elapsed time; without a number it follows the clock.\n"],
     );
 }
 
@@ -90,16 +90,15 @@ fn a_topic_is_a_page_an_error_code_a_url_or_a_word_of_a_heading() {
     assert!(text("schedules#in-words").starts_with("## In words\n"));
     assert_contains(
         &text("daylight"),
-        &["schedules         cron, intervals, words, daylight saving"],
+        &["reference/schedules  cron expressions, phrases, time zones, daylight saving"],
     );
 }
 
 #[test]
 fn the_target_of_a_link_of_a_page_is_a_topic() {
-    assert!(text("retries").contains("(notifications.md)"));
-    assert_eq!(text("notifications.md"), text("notifications"));
-    assert_eq!(text("channels"), text("notifications"), "the name that it had");
-    assert_eq!(text("../schedules.md#in-words"), text("schedules#in-words"));
+    assert!(text("retries").contains("(channels.md)"));
+    assert_eq!(text("channels.md"), text("channels"));
+    assert_eq!(text("../reference/schedules.md#in-words"), text("schedules#in-words"));
 }
 
 #[test]
@@ -107,7 +106,6 @@ fn a_part_of_the_name_of_a_page_lists_it_before_headings() {
     for (word, page) in [
         ("webhook", "webhooks"),
         ("worker", "workers"),
-        ("schedule", "schedules"),
         ("retry", "retries"),
         ("backup", "how-to/backups"),
         ("proxies", "how-to/proxy"),
@@ -124,8 +122,8 @@ fn a_part_of_the_name_of_a_page_lists_it_before_headings() {
 fn a_word_of_no_heading_lists_the_pages_whose_text_has_it() {
     for (words, page) in [
         (&["docker"][..], "install"),
-        (&["dst"], "schedules"),
-        (&["timezone"], "schedules"),
+        (&["dst"], "reference/schedules"),
+        (&["timezone"], "reference/schedules"),
         (&["ephemeral"], "tutorials/test-clock"),
         (&["password"], "how-to/mail"),
         (&["https"], "how-to/proxy"),

@@ -195,9 +195,9 @@ fn the_home_page_and_the_navigation_list_every_page_by_its_kind() {
 fn an_unknown_page_is_a_page_for_browsers_and_an_error_for_programs() {
     let server = Server::start(&["--dev"]);
     let client = server.client();
-    for path in words(
-        "/docs/nope /docs/how-to/nope /docs/reference/api/nope /docs/index /docs/schedules.md",
-    ) {
+    for path in
+        words("/docs/nope /docs/how-to/nope /docs/reference/api/nope /docs/index /docs/workers.md")
+    {
         for accept in [&[][..], &[("Accept", "text/html,*/*;q=0.8")], &[("If-None-Match", "*")]] {
             let page = client.get_with(path, accept);
             assert_eq!(page.status, 404, "{path}");
@@ -207,12 +207,12 @@ fn an_unknown_page_is_a_page_for_browsers_and_an_error_for_programs() {
             let up = "../".repeat(path.matches('/').count() - 1);
             assert_contains(
                 &page.text(),
-                &[&format!("href=\"{up}docs/schedules\""), "There is no such page"],
+                &[&format!("href=\"{up}docs/workers\""), "There is no such page"],
             );
         }
         client.get_with(path, &[("Accept", "application/json")]).expect_error(404, "not_found");
     }
-    for path in ["/docs%2Fschedules", "/docs/a/b/c/d", "/docs//schedules"] {
+    for path in ["/docs%2Fworkers", "/docs/a/b/c/d", "/docs//workers"] {
         client.get(path).expect_error(404, "not_found");
     }
     let encoded =
@@ -234,13 +234,12 @@ fn the_documentation_is_switched_off_with_the_page_and_counts_in_no_rate_window(
     let server = Server::start(&["--page", "off"]);
     let client = server.client();
     let unknown = client.get("/nowhere").expect_error(404, "not_found");
-    for path in
-        ["/docs".to_owned(), "/docs/schedules".to_owned(), format!("/docs/{BUILD}/docs.css")]
+    for path in ["/docs".to_owned(), "/docs/workers".to_owned(), format!("/docs/{BUILD}/docs.css")]
     {
         assert_eq!(client.get(&path).expect_error(404, "not_found"), unknown, "{path}");
     }
     let server = Server::start(&[]);
-    (0..100).for_each(|_| assert_eq!(server.client().get("/docs/schedules").status, 200));
+    (0..100).for_each(|_| assert_eq!(server.client().get("/docs/workers").status, 200));
 }
 
 /// The codes of errors with a link.
@@ -346,8 +345,6 @@ fn every_page_is_listed_and_every_link_of_the_repository_leads_somewhere() {
     };
     let list = entries(INDEX, &documents[INDEX]).unwrap();
     let mut faults = broken_links(&documents, &exists);
-    // For people who work on the program.
-    documents.remove("src/docs/reference.md");
     faults.extend(unlisted(INDEX, "src/docs/", &documents, &list));
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }

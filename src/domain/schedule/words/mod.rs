@@ -1,6 +1,6 @@
 //! A schedule in the words of a person: `every weekday at 9`, `mon,wed 18:30`, `in 10 minutes`. The one grammar of the
 //! command line and the page, which ask the server (contract §4.13); cues store the schedule that is meant, never the
-//! words. `src/docs/schedules.md` explains it to users.
+//! words. `src/docs/reference/schedules.md` explains it to users.
 //!
 //! ```text
 //! text     = a cron line | an instant | interval | later | recurring | single

@@ -216,7 +216,7 @@ function recurring(data) {
       problem: cronProblem(data),
       help: meant ? `Understood: ${said}`
         : html`every weekday at 9, every 5m, …; or cron: minute, hour, day, month, weekday.
-          <a href="docs/schedules" target="_blank">About schedules</a>`,
+          <a href="docs/reference/schedules" target="_blank">About schedules</a>`,
     })}`;
 }
 

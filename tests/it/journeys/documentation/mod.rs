@@ -42,7 +42,7 @@ const TEXTS: [&str; 11] = [
 
 /// The flags of the server of a page, where they are not [`DEV_UNLIMITED`].
 const FLAGS: [(&str, &[&str]); 2] = [
-    ("operating.md", &["--limits", "off", "--backup-dir", FOLDER]),
+    ("accounts.md", &["--limits", "off", "--backup-dir", FOLDER]),
     (
         "tutorials/test-clock.md",
         &["--dev", "--limits", "off", "--test-clock", "2030-01-01T00:00:00Z"],

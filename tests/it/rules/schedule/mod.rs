@@ -242,7 +242,7 @@ fn a_text_that_is_no_schedule_is_marked_where_it_goes_wrong() {
 /// The guide promises what the grammar takes.
 #[test]
 fn every_text_of_the_guide_is_understood() {
-    let guide = include_str!("../../../../src/docs/schedules.md");
+    let guide = include_str!("../../../../src/docs/reference/schedules.md");
     let chapter = guide.split("\n## ").find(|chapter| chapter.starts_with("In words")).unwrap();
     let texts = chapter
         .lines()

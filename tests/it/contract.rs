@@ -1,4 +1,4 @@
-//! The reference, `src/docs/reference.md`, which source and tests cite as `contract §n` or `contract §n.m`: each
+//! The contract, `.github/CONTRACT.md`, which source and tests cite as `contract §n` or `contract §n.m`: each
 //! citation leads somewhere, and its table of endpoints is the routing table. Also rules for the examples beside it.
 
 use std::collections::BTreeSet;
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use cued::http::router::{Access, Route};
 use cued::http::routes::ROUTES;
 
-const REFERENCE: &str = include_str!("../../src/docs/reference.md");
+const CONTRACT: &str = include_str!("../../.github/CONTRACT.md");
 
 /// Files and folders that may cite the contract. Not all of them exist in every checkout.
 const CITING: [&str; 7] =
@@ -21,7 +21,7 @@ fn root() -> &'static Path {
 /// The numbers of all headings: `4` of `## 4. Cues`, `4.3` of `### 4.3 Schedule`.
 fn headings() -> BTreeSet<&'static str> {
     let titles =
-        REFERENCE.lines().filter_map(|line| line.strip_prefix("### ").or(line.strip_prefix("## ")));
+        CONTRACT.lines().filter_map(|line| line.strip_prefix("### ").or(line.strip_prefix("## ")));
     titles.map(|title| title.split(' ').next().unwrap().trim_end_matches('.')).collect()
 }
 
@@ -102,7 +102,7 @@ fn every_link_of_a_document_leads_to_a_file() {
 
 /// The endpoints of §2.12: a method and a path, or the end of a path after `…`.
 fn endpoints() -> Vec<(&'static str, &'static str)> {
-    let (_, section) = REFERENCE.split_once("### 2.12 Endpoints").unwrap();
+    let (_, section) = CONTRACT.split_once("### 2.12 Endpoints").unwrap();
     let table =
         section.split("\n## ").next().unwrap().lines().filter(|line| line.starts_with("| `"));
     let cells =
