@@ -96,8 +96,8 @@ fn a_topic_is_a_page_an_error_code_a_url_or_a_word_of_a_heading() {
 
 #[test]
 fn the_target_of_a_link_of_a_page_is_a_topic() {
-    assert!(text("retries").contains("(channels.md)"));
-    assert_eq!(text("channels.md"), text("channels"));
+    assert!(text("webhooks").contains("(notifications.md)"));
+    assert_eq!(text("notifications.md"), text("notifications"));
     assert_eq!(text("../reference/schedules.md#in-words"), text("schedules#in-words"));
 }
 
@@ -106,7 +106,7 @@ fn a_part_of_the_name_of_a_page_lists_it_before_headings() {
     for (word, page) in [
         ("webhook", "webhooks"),
         ("worker", "workers"),
-        ("retry", "retries"),
+        ("retry", "webhooks"),
         ("backup", "how-to/backups"),
         ("proxies", "how-to/proxy"),
         ("raspberry", "tutorials/raspberry-pi"),

@@ -114,7 +114,7 @@ function reason({ run, attempts }) {
   const quote = answer && answer.slice(0, QUOTED) + (answer.length > QUOTED ? "…" : "");
   return html`<div id="why">${note(html`<b class="wrap pre">${sentence}</b> ${next}${end}${
     quote ? html`<div class="small mono wrap pre" dir="auto">${quote}</div>` : ""}${
-    isBad ? html` ${anchor("docs/retries", "About failures")}` : ""}`, kind)}</div>`;
+    isBad ? html` ${anchor("docs/webhooks", "About failures")}` : ""}`, kind)}</div>`;
 }
 
 function replaysCard({ run, replays: { executions, total } }) {

@@ -8,7 +8,7 @@ from trials.accessibility import LOOKS, violations
 from trials.hard_cases import Below
 
 REFERENCE = "docs/reference/api/cues"
-PAGES = ("docs", "docs/schedules", "docs/retries", "docs/billing", "docs/notifications", "docs/reference/errors", "docs/search", "docs/nope", REFERENCE)
+PAGES = ("docs", "docs/reference/schedules", "docs/webhooks", "docs/billing", "docs/notifications", "docs/reference/errors", "docs/search", "docs/nope", REFERENCE)
 SHOWN = """
 return [...document.querySelectorAll("#headings :is(h2, li)")].filter((one) => one.checkVisibility()).map((one) => one.textContent)
 """
@@ -55,7 +55,7 @@ def the_search_filters_the_headings_also_below_a_path_of_a_proxy(world):
     server = world.serve()
     proxy = Below(server, "/cued")
     page = world.page.at(proxy.url)
-    page.open(page.url + "docs/schedules")
+    page.open(page.url + "docs/reference/schedules")
     check(page.words("#navigation [aria-current=page]") == "Schedules", "the page is marked in the list")
     page.fill("[type=search]", "daylight saving")
     page.click("header button")
@@ -80,7 +80,7 @@ def the_documentation_keeps_the_colours_that_were_chosen_on_the_page(world):
     page.open(page.url + "docs")
     light = page.run(ground)
     page.run("localStorage.setItem('cued', JSON.stringify({theme: 'dark'}))")
-    page.open(page.url + "docs/schedules")
+    page.open(page.url + "docs/reference/schedules")
     check(page.run(ground) != light, "dark as the page")
     page.run("localStorage.removeItem('cued')")
     check(server.get("/v1/info")["version"], "the server answers")
@@ -103,9 +103,9 @@ def the_page_links_to_its_documentation(world):
     story = world.story()
     page = world.page
     for hash, screen, path, title in (
-        ("#/cues/new", "editor", "docs/schedules", "Schedules and daylight saving"),
+        ("#/cues/new", "editor", "docs/reference/schedules", "Schedules"),
         ("#/notifications", "notifications", "docs/notifications", "Notifications"),
-        (f"#/runs/{story.failed['id']}", "run", "docs/retries", "Retries and failures"),
+        (f"#/runs/{story.failed['id']}", "run", "docs/webhooks", "Webhooks: receive, report, retry"),
     ):
         page.show(hash, screen)
         check(page.count(f"main a[href='{path}']") == 1, f"{hash} has no link to {path}")
