@@ -9,7 +9,7 @@ use crate::cli::nearest::did_you_mean;
 use crate::cli::output::table::{Style, Styles};
 use crate::cli::output::{print, print_note};
 use crate::cli::width::{cut, fill, folded};
-use crate::http::docs::{DocsPage, DocsSection, PAGES, moved};
+use crate::http::docs::{DocsPage, DocsSection, PAGES};
 
 /// Columns of a text: longer lines are hard to read.
 const MAX_WIDTH: usize = 100;
@@ -147,7 +147,6 @@ fn is_item(text: &str) -> bool {
 
 /// The page of this path, else those with this last part of the path or this title.
 fn named(path: &str) -> Vec<&'static DocsPage> {
-    let path = moved(path).unwrap_or(path);
     let is_named = |page: &&DocsPage| {
         page.path.rsplit('/').next() == Some(path) || page.title.to_lowercase() == path
     };

@@ -17,7 +17,7 @@ use crate::engine::delivery::attempt::SendResult;
 use crate::engine::run_while_due;
 use crate::engine::webhook_client::{WebhookRequest, WebhookResponse};
 use crate::error::{Error, Result};
-use crate::service::channels as composer;
+use crate::service::channels::{self as composer, Untold};
 use crate::store::outbox::Notification;
 use crate::store::{Pending, WriteTx, channels};
 
@@ -120,6 +120,12 @@ pub fn judge(
 pub fn quiet_end(notification: &Notification, now: Timestamp) -> Option<Timestamp> {
     let end = notification.channel.as_ref()?.quiet.as_ref()?.end(now)?;
     (!is_test(notification)).then_some(end)
+}
+
+/// What nobody has heard of, if the message is sent no more. The writer thread reads no messages.
+pub fn untold(notification: &Notification, now: Timestamp) -> Untold {
+    let age = now.duration_since(notification.created_at);
+    Untold::after(Message::read(&notification.body).as_ref(), age)
 }
 
 pub fn is_test(notification: &Notification) -> bool {

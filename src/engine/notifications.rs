@@ -35,7 +35,7 @@ use crate::engine::{AFTER_FAULT, EngineThread, NextPass, channels, run_passes, r
 use crate::error::{Error, Result};
 use crate::mail::{Mail, MailTransport, SmtpError};
 use crate::service;
-use crate::service::channels::MessageOutcome;
+use crate::service::channels::{MessageOutcome, Untold};
 use crate::store::db::meta;
 use crate::store::fair_queue::{Grant, Rotation};
 use crate::store::outbox::{self, Notification};
@@ -183,8 +183,9 @@ impl NotificationDispatcher {
         // Each in a write of its own, so that a row that cannot be recorded holds up no other; they share a commit.
         let now = app.clock.now();
         let write = |result: NotificationResult| {
-            let recorded = result.clone();
-            (result, app.store.write_with_priority(move |tx| record_result(tx, &recorded, now)))
+            let (recorded, untold) = (result.clone(), channels::untold(&result.notification, now));
+            let write = move |tx: &WriteTx<'_>| record_result(tx, &recorded, &untold, now);
+            (result, app.store.write_with_priority(write))
         };
         let writes: Vec<_> = self.unrecorded.drain(..).map(write).collect();
         let mut recorded = Ok(());
@@ -287,14 +288,19 @@ fn postpone(
     end.map(|end| (NextStep::RetryAt(end), None))
 }
 
-fn record_result(tx: &WriteTx<'_>, ended: &NotificationResult, now: Timestamp) -> Result<()> {
+fn record_result(
+    tx: &WriteTx<'_>,
+    ended: &NotificationResult,
+    untold: &Untold,
+    now: Timestamp,
+) -> Result<()> {
     let NotificationResult { notification, next, outcome, .. } = ended;
-    let Notification { key, id, body, channel, .. } = notification;
+    let Notification { key, id, channel, .. } = notification;
     // A row that is gone may have taken its channel with it, whose key another one has then.
     if outbox::record_result(tx, *key, id, *next)?
         && let (Some(channel), Some(outcome)) = (channel, outcome)
     {
-        service::channels::record_result(tx, channel.key, outcome, body, *next, now)?;
+        service::channels::record_result(tx, channel.key, outcome, untold, *next, now)?;
     }
     // More rows may be ready than the last pass had slots for, and the next deadline has changed.
     tx.wake(WakeSet { notifications: true, ..WakeSet::default() });

@@ -59,23 +59,10 @@ impl DocsPage {
     }
 }
 
-/// Pages that have another path by now.
-const MOVED: [(&str, &str); 1] = [("channels", "notifications")];
-
-/// The path of the page that this one has become.
-pub fn moved(path: &str) -> Option<&'static str> {
-    MOVED.iter().find(|(old, _)| *old == path).map(|(_, new)| *new)
-}
-
 /// `GET /docs/`, where the links of a page would lead elsewhere.
 pub async fn home(_: Request) -> Result<Response> {
-    Ok(redirect("../docs"))
-}
-
-/// Relative, so that it works below the path of a proxy.
-fn redirect(to: &'static str) -> Response {
     let response = Response { status: StatusCode::PERMANENT_REDIRECT, ..Response::no_content() };
-    response.with(header::LOCATION, HeaderValue::from_static(to))
+    Ok(response.with(header::LOCATION, HeaderValue::from_static("../docs")))
 }
 
 /// `GET /docs`, `/docs/{page}`, those in folders, and `/docs/{build}/{file}`.
@@ -92,9 +79,6 @@ pub async fn show(request: Request) -> Result<Response> {
     // An encoded slash would be a second URL of the same page.
     let is_plain = parts.iter().all(|part| !part.contains('/'));
     let path = parts.join("/");
-    if let Some(new) = moved(&path) {
-        return Ok(redirect(new));
-    }
     match DocsPage::named(&path).filter(|_| is_plain) {
         Some(page) => page.respond(&request.headers),
         None => not_found(&request, parts.len()),

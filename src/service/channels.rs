@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::app::App;
 use crate::domain::api_error::{ErrorCode, Refusal};
@@ -31,6 +31,10 @@ use crate::system::random;
 
 /// Notices that wait for an account, at most: a digest counts that many, and says "at least" of more.
 const MAX_NOTICES: u32 = 2_000;
+
+/// A message that is sent no more before this age was refused; an older one has expired (`MAX_AGE`, and an hour between
+/// two attempts at most).
+const REFUSED_WITHIN: SignedDuration = SignedDuration::from_hours(22);
 
 pub fn not_found() -> Error {
     Error::refused(ErrorCode::ChannelNotFound, "Channel not found")
@@ -526,12 +530,37 @@ pub enum MessageOutcome {
     Dropped,
 }
 
-/// `body` is that of the message, and `next` tells whether it has left the outbox.
+/// The failures that the channel has recorded as told, and that nobody has heard of: the next one is told again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Untold {
+    Nothing,
+    /// Those of the cue with this id.
+    OfCue(String),
+    All,
+}
+
+impl Untold {
+    /// After `message`, which is sent no more and is as old as `age`; `None` if it cannot be read. A message that the
+    /// service refused holds up no other. Behind one that was repeated for a day, others have expired.
+    pub fn after(message: Option<&Message>, age: SignedDuration) -> Self {
+        match message {
+            Some(message) if age < REFUSED_WITHIN => match (&*message.event, &message.cue_id) {
+                (EXECUTION_FAILED, Some(cue_id)) => Self::OfCue(cue_id.clone()),
+                // It does not say of which cues.
+                (EXECUTION_FAILED | DIGEST, _) => Self::All,
+                _ => Self::Nothing,
+            },
+            _ => Self::All,
+        }
+    }
+}
+
+/// `next` tells whether the message has left the outbox.
 pub fn record_result(
     tx: &WriteTx<'_>,
     key: i64,
     outcome: &MessageOutcome,
-    body: &str,
+    untold: &Untold,
     next: NextStep,
     now: Timestamp,
 ) -> Result<()> {
@@ -543,13 +572,10 @@ pub fn record_result(
     if matches!(next, NextStep::RetryAt(_)) {
         return Ok(());
     }
-    if let Some(Message { event, cue_id, .. }) = Message::read(body) {
-        match event.as_str() {
-            EXECUTION_FAILED => channels::forget_told_by(tx, key, cue_id.as_deref())?,
-            // It does not say of which cues.
-            DIGEST => channels::forget_told_by(tx, key, None)?,
-            _ => {}
-        }
+    match untold {
+        Untold::Nothing => {}
+        Untold::OfCue(cue_id) => channels::forget_told_by(tx, key, Some(cue_id))?,
+        Untold::All => channels::forget_told_by(tx, key, None)?,
     }
     channels::look_again(tx, key, now)
 }

@@ -29,6 +29,7 @@ impl<K: Copy + Eq + Hash> Holdings<K> {
     }
 
     pub fn remove(&mut self, holder: K, amount: usize) {
+        debug_assert!(self.of(holder) >= amount, "given back twice");
         self.total = self.total.saturating_sub(amount);
         let Some(held) = self.by_holder.get_mut(&holder) else { return };
         *held = held.saturating_sub(amount);

@@ -1,5 +1,5 @@
-//! The time that a connection may take: to send the head of a request, to stay idle, and to read a response. One that
-//! exceeds it is closed, and so is an idle one whose place another needs; never one with a request that has arrived.
+//! The time that a connection may take: to send the head of a request, to stay idle, and to read a response. A connection
+//! that exceeds it is closed, and so is an idle one whose place another needs, never one with a request that has arrived.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

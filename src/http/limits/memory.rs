@@ -1,5 +1,5 @@
-//! Memory for bodies and replies under way: together they hold at most the budget, and a caller a quarter of it. However
-//! much some callers hold, there is room for an ordinary request of the others.
+//! Memory for bodies and replies under way: together they hold at most the budget, and a caller about a quarter of it.
+//! However much a few callers hold, there is room for an ordinary request of the others.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Turns for large work: so many at a time, in order of request, and a caller with many requests delays another by one.
+//! Turns for large work: so many at a time, in order of request, and a caller with many requests delays another by so many.
 //! A request that goes away while it waits loses nobody's turn.
 
 use std::sync::Arc;

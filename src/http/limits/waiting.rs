@@ -1,5 +1,5 @@
-//! Requests that wait: at most [`MAX_WAITING`] of an account at a time. Others are refused at once, because each holds a
-//! connection and makes every change read the database. A caller that holds no permit takes no memory here.
+//! Permits of callers. Of requests that wait, an account may have [`MAX_WAITING`] at a time: each holds a connection, and
+//! a poll reads the database when there may be work. A caller without a permit is forgotten.
 
 use std::collections::HashMap;
 use std::sync::Arc;

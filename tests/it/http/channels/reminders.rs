@@ -79,6 +79,23 @@ fn a_message_that_nobody_gets_is_forgotten_for_its_own_cue_alone() {
 }
 
 #[test]
+fn every_failing_cue_is_told_after_a_channel_was_away_for_days() {
+    let rig = Rig::with(json!({"remind_after_seconds": 0}));
+    let names = ["backup", "report", "sync"];
+    for (name, minute) in names.into_iter().zip([0, 20, 40]) {
+        let schedule = json!({"type": "recurring", "cron": format!("{minute} * * * *")});
+        rig.every_minute(name, json!({"schedule": schedule}));
+    }
+    rig.phone.react(Reaction::Status(503));
+    rig.advance("PT72H");
+    let before = rig.phone.count();
+    rig.phone.react(Reaction::Status(200));
+    rig.advance("PT30H");
+    let told = titles(&rig.phone).split_off(before).join("\n");
+    assert_contains(&told, &names);
+}
+
+#[test]
 fn reminders_come_by_the_clock_and_end_with_a_pause() {
     let rig = Rig::with(json!({"remind_after_seconds": 900, "events": ["execution.failed"]}));
     let cue = rig.failing_at(YEARLY);
