@@ -18,10 +18,8 @@ use crate::domain::cue::slug::{NAMESPACE_RULE, SLUG_RULE, Slug, is_namespace};
 use crate::domain::cue::{Cue, CueRequest};
 use crate::domain::cue_fields::PlainField;
 use crate::domain::json::JsonStr;
+use crate::domain::secret::MASK;
 use crate::domain::webhook::address_policy::AddressPolicy;
-
-/// What stands for a value that must not be shown.
-pub const HIDDEN: &str = "***";
 
 /// Names of cues that stay.
 const MAX_KEPT: usize = 10_000;
@@ -227,7 +225,7 @@ fn cue_field(
     };
     match (name, old.as_object(), new.as_object()) {
         ("payload", ..) => {
-            let value = |is_there: bool| is_there.then_some(HIDDEN).into();
+            let value = |is_there: bool| is_there.then_some(MASK).into();
             let view = |key: &ChangedKey| FieldChange {
                 field: key.name.iter().fold(name.to_owned(), |path, key| format!("{path}.{key}")),
                 old: value(key.was_there),
@@ -265,7 +263,7 @@ fn field_change(name: &str, old: &Value, new: &Value) -> FieldChange {
     let shown = |value: &Value| match value.as_str() {
         _ if is_shown => value.clone(),
         // The path and the query of a URL often have a secret.
-        Some(url) if URLS.contains(&name) => without_paths_of_urls(url).replace('…', HIDDEN).into(),
+        Some(url) if URLS.contains(&name) => without_paths_of_urls(url).replace('…', MASK).into(),
         _ => hidden(value),
     };
     FieldChange { field: name.to_owned(), old: shown(old), new: shown(new) }
@@ -273,5 +271,5 @@ fn field_change(name: &str, old: &Value, new: &Value) -> FieldChange {
 
 /// Whether there is a value is no secret.
 pub fn hidden(value: &Value) -> Value {
-    if value.is_null() { Value::Null } else { HIDDEN.into() }
+    if value.is_null() { Value::Null } else { MASK.into() }
 }

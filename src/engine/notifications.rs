@@ -511,10 +511,10 @@ fn write_mail(base: &str, has_page: bool, notification: &Notification) -> Option
     let mail = StoredMail::read(&notification.body)?;
     let subject = mail.subject();
     Some(Mail {
-        to: notification.email.clone(),
-        log_line: format!("{subject}: {}", mail.log_link(base, has_page)),
-        subject,
-        text: mail.text(base),
+        to: notification.email.clone().into(),
+        log_line: format!("{subject}: {}", mail.log_link(base, has_page)).into(),
+        subject: subject.into(),
+        text: mail.text(base).into(),
         at: notification.created_at,
         log_only: false,
     })

@@ -12,8 +12,8 @@ use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::domain::apply::{
     Apply, Change, ChangedKey, Difference, MAX_COMPARED, MAX_CUES, changed_keys,
 };
-use crate::domain::channel::services::{SettingKind, service};
-use crate::domain::channel::{Channel, ChannelFields, masked, masked_url};
+use crate::domain::channel::services::service;
+use crate::domain::channel::{Channel, ChannelFields};
 use crate::domain::cue::slug::Slug;
 use crate::domain::cue::{Cue, CueRequest, RequestedStatus};
 use crate::domain::ids::CueId;
@@ -385,13 +385,9 @@ fn check_replaced(stored: &ChannelFields, new: &ChannelFields) -> Result<()> {
         return Err(Refusal::invalid_value(["body", "type"], &reason, given).into());
     }
     for setting in service(new.channel_type).settings {
-        let masked = match setting.kind {
-            SettingKind::Secret => masked,
-            SettingKind::SecretUrl => masked_url,
-            _ => continue,
-        };
         let (before, now) = (stored.settings.get(setting.name), new.settings.get(setting.name));
-        if now.is_some() && now == before.map(masked).as_deref() {
+        let masked = before.map(|secret| setting.kind.shown(secret));
+        if setting.kind.is_secret() && now.is_some() && now == masked.as_deref() {
             let reason = "is the masked form of the secret; send the secret itself";
             return Err(Refusal::invalid_value(["body", setting.name], reason, now).into());
         }

@@ -114,10 +114,10 @@ pub fn submit_email(
         device_logins::save_link(tx, &hash, email.as_str(), &token.hash(), now)?;
         let link = format!("{base}/v1/auth/verify?token={}&user_code={user_code}", token.reveal());
         let mail = Mail {
-            to: email.as_str().to_owned(),
-            subject: "Confirm your device".to_owned(),
-            text: mail_text(&user_code, &link, client, now),
-            log_line: link,
+            to: email.as_str().to_owned().into(),
+            subject: "Confirm your device".to_owned().into(),
+            text: mail_text(&user_code, &link, client, now).into(),
+            log_line: link.into(),
             at: now,
             log_only: meta::is_held(tx)?,
         };

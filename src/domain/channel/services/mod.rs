@@ -21,6 +21,7 @@ use serde_json::Value;
 use crate::domain::channel::message::Message;
 use crate::domain::channel::secrets::without_own;
 use crate::domain::channel::{ChannelType, Settings};
+use crate::domain::secret::{masked, masked_url};
 use crate::domain::webhook::callback::{CallbackTarget, host_of};
 
 /// A service: what a channel of its type is told about it, and how a message is sent to it.
@@ -128,6 +129,15 @@ pub enum SettingKind {
 impl SettingKind {
     pub fn is_secret(&self) -> bool {
         matches!(self, Self::Secret | Self::SecretUrl)
+    }
+
+    /// A setting of the kind as it reads back.
+    pub fn shown(&self, value: &str) -> String {
+        match self {
+            Self::Secret => masked(value),
+            Self::SecretUrl => masked_url(value),
+            Self::Url | Self::Text | Self::Number(_) | Self::Address => value.to_owned(),
+        }
     }
 }
 
