@@ -79,7 +79,7 @@ pub fn request(
     let ServiceRequest { url, mut headers, body } = build(&channel.settings, &message);
     if channel.channel_type == ChannelType::Webhook {
         let secrets =
-            SigningSecrets { current: &notification.alert_webhook_secret, previous: None };
+            SigningSecrets { current: notification.alert_webhook_secret.expose(), previous: None };
         let signature =
             signature_headers(secrets, &notification.id, now.as_second(), body.as_bytes());
         headers.extend(signature.into_iter().map(|(name, value)| (name.to_owned(), value)));

@@ -493,14 +493,9 @@ fn request(
     let secrets = match notification.kind {
         NotificationKind::Channel => return channels::request(notification, now),
         NotificationKind::Alert(_) => {
-            SigningSecrets { current: &notification.alert_webhook_secret, previous: None }
+            SigningSecrets { current: notification.alert_webhook_secret.expose(), previous: None }
         }
-        NotificationKind::Failure | NotificationKind::Mail => SigningSecrets::at(
-            now,
-            &notification.webhook_secret,
-            notification.previous_webhook_secret.as_deref(),
-            notification.previous_webhook_secret_expires_at,
-        ),
+        NotificationKind::Failure | NotificationKind::Mail => notification.secrets.at(now),
     };
     let SignedRequest { headers, body } =
         signed_post(notification.kind, &notification.id, &notification.body, secrets, now);

@@ -9,14 +9,16 @@ use crate::domain::channel::{ChannelType, Quiet, Settings};
 use crate::domain::execution::NextStep;
 use crate::domain::notification::NotificationKind;
 use crate::domain::row_keys::{CueKey, ExecutionKey, UserKey};
+use crate::domain::secret::Secret;
 use crate::domain::webhook::callback::destination_hash;
+use crate::domain::webhook::signature::WebhookSecrets;
 use crate::error::Result;
 use crate::store::alerts::{AlertSubject, subject_columns};
-use crate::store::db::columns::{row, select};
+use crate::store::db::columns::{row, select, webhook_secret_columns};
 use crate::store::fair_queue::{self, FairQueue, Grant, ReadyRow, Rotation};
 use crate::store::{ReadTx, WakeSet, WriteTx};
 
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct NewNotification {
     pub id: String,
     pub user_key: UserKey,
@@ -27,7 +29,7 @@ pub struct NewNotification {
 }
 
 /// The channel of a message, as it is when the message is sent.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct ChannelRef {
     pub key: i64,
     pub channel_type: ChannelType,
@@ -56,10 +58,8 @@ pub struct Notification {
     pub email: String,
     pub is_confirmed: bool = "confirmed_at IS NOT NULL",
     pub disabled_at: Option<Timestamp>,
-    pub webhook_secret: String,
-    pub previous_webhook_secret: Option<String>,
-    pub previous_webhook_secret_expires_at: Option<Timestamp>,
-    pub alert_webhook_secret: String,
+    pub secrets: WebhookSecrets = (webhook_secret_columns),
+    pub alert_webhook_secret: Secret,
     pub channel: Option<ChannelRef> = (channel_columns),
 } }
 

@@ -8,7 +8,7 @@ use crate::domain::json::JsonText;
 use crate::domain::row_keys::{CueKey, ExecutionKey, UserKey};
 use crate::domain::time::instant;
 use crate::domain::webhook::callback::Callback;
-use crate::domain::webhook::signature::{SigningSecrets, signature_headers};
+use crate::domain::webhook::signature::{WebhookSecrets, signature_headers};
 
 /// The headers of a delivery: the standard ones, with custom ones in place of `Content-Type` and
 /// `User-Agent` (contract §6), then the other custom headers.
@@ -53,10 +53,7 @@ pub struct DeliverySpec {
     pub callback: Callback,
     /// The stored payload: the canonical text that is sent.
     pub payload: Option<String>,
-    pub secret: String,
-    pub previous_webhook_secret: Option<String>,
-    /// The previous secret signs too until then.
-    pub previous_webhook_secret_expires_at: Option<Timestamp>,
+    pub secrets: WebhookSecrets,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -78,7 +75,7 @@ pub fn signed_request(
     let body = Some(body).filter(|_| delivery.callback.method.has_body());
     let id = attempt.id.to_string();
     let signed = body.as_deref().unwrap_or_default();
-    let signatures = signature_headers(secrets(&delivery, now), &id, now.as_second(), signed);
+    let signatures = signature_headers(delivery.secrets.at(now), &id, now.as_second(), signed);
     let mut headers = vec![
         ("User-Agent", concat!("cued/", env!("CARGO_PKG_VERSION")).to_owned()),
         ("X-CueAPI-Cue-Id", delivery.cue_id),
@@ -110,15 +107,6 @@ pub fn shown_request(
 fn depends_on_time(name: &str) -> bool {
     ["X-CueAPI-Timestamp", "X-CueAPI-Signature", "webhook-timestamp", "webhook-signature"]
         .contains(&name)
-}
-
-fn secrets(delivery: &DeliverySpec, now: Timestamp) -> SigningSecrets<'_> {
-    SigningSecrets::at(
-        now,
-        &delivery.secret,
-        delivery.previous_webhook_secret.as_deref(),
-        delivery.previous_webhook_secret_expires_at,
-    )
 }
 
 /// Bytes of the kept headers as JSON: enough for those that name the server and its reason.

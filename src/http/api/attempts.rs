@@ -97,7 +97,7 @@ fn approximation_note(shown: &ShownDelivery) -> String {
         why += "; the cue may have been changed since";
     }
     let rotated_at =
-        spec.previous_webhook_secret_expires_at.map(|end| saturating_sub(end, SECRET_OVERLAP));
+        spec.secrets.previous_expires_at.map(|end| saturating_sub(end, SECRET_OVERLAP));
     if rotated_at.is_some_and(|rotated_at| rotated_at > *started_at) {
         why += "; the webhook secret was replaced since";
     }

@@ -20,6 +20,7 @@ use crate::domain::execution::RetryPolicy;
 use crate::domain::ids::CueId;
 use crate::domain::row_keys::{CueKey, UserKey};
 use crate::domain::schedule::Bounds;
+use crate::domain::secret::Secret;
 use crate::domain::webhook::callback::{Callback, DEFAULT_TIMEOUT_SECONDS, Method};
 use crate::error::Result;
 use crate::store::db::columns::{
@@ -157,7 +158,7 @@ row! { source_columns, "",
 #[derive(Debug)]
 pub struct DeliverySource {
     pub user_key: UserKey,
-    pub webhook_secret: String,
+    pub webhook_secret: Secret,
     pub callback_url: Option<String>,
 } }
 
