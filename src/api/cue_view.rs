@@ -179,7 +179,7 @@ impl<'a> From<Option<&'a Callback>> for CallbackView<'a> {
         Self {
             url: callback.map(|callback| callback.url.as_str()),
             method: callback.map_or(Method::default(), |callback| callback.method).as_str(),
-            headers: callback.map_or(&[], |callback| &callback.headers),
+            headers: callback.map_or(&[], |callback| callback.headers.expose()),
             outcome_from_response: callback.is_some_and(|callback| callback.outcome_from_response),
             timeout_seconds: callback
                 .map_or(DEFAULT_TIMEOUT_SECONDS, |callback| callback.timeout_seconds),

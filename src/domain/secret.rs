@@ -83,7 +83,21 @@ pub fn masked_url(url: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use jiff::Timestamp;
+
     use super::*;
+    use crate::domain::account::credentials::{ApiKey, new_webhook_secret};
+    use crate::domain::account::device_login::{DeviceCode, new_link_token};
+    use crate::domain::account::session::SessionToken;
+    use crate::domain::channel::Settings;
+    use crate::domain::channel::services::ServiceRequest;
+    use crate::domain::ids::ExecutionId;
+    use crate::domain::mails::StoredMail;
+    use crate::domain::test_call::TestCall;
+    use crate::domain::webhook::callback::Callback;
+    use crate::domain::webhook::delivery::{DeliverySpec, SignedRequest};
+    use crate::domain::webhook::echo::EchoToken;
+    use crate::domain::webhook::signature::WebhookSecrets;
 
     #[test]
     fn a_secret_is_masked_by_all_that_prints_and_written_where_it_is_exposed() {
@@ -105,6 +119,69 @@ mod tests {
             (stored.masked.expose().as_str(), stored.written.into_exposed()),
             ("hidden!", vec![104])
         );
+    }
+
+    /// All types of the rules that have a secret.
+    #[derive(Debug)]
+    #[expect(dead_code, reason = "only `Debug` reads them")]
+    struct Everything {
+        api_key: ApiKey,
+        webhook_secret: Secret,
+        link_token: Secret,
+        session: SessionToken,
+        device_code: DeviceCode,
+        echo: EchoToken,
+        settings: Settings,
+        mail: StoredMail,
+        call: TestCall,
+        request: SignedRequest,
+        message: ServiceRequest,
+    }
+
+    #[test]
+    fn debug_of_a_struct_with_every_secret_shows_none() {
+        // Also in base64url and in hexadecimal digits.
+        let (hidden, random) = ("hidden-0123456789-hidden", [0xAB; 32]);
+        let secret = || Secret::new(hidden.to_owned());
+        let headers = || Secret::new(vec![("Authorization".to_owned(), hidden.to_owned())]);
+        let mut settings = Settings::default();
+        settings.set("token", Some(hidden.to_owned()));
+        let secrets = WebhookSecrets {
+            current: secret(),
+            previous: Some(secret()),
+            previous_expires_at: Some(Timestamp::MAX),
+        };
+        let spec = DeliverySpec {
+            cue_id: "cue_1".to_owned(),
+            callback: Callback { headers: headers(), ..Callback::default() },
+            payload: Some(secret()),
+            secrets,
+        };
+        let call = || TestCall {
+            id: ExecutionId::from_bytes([0; 16]),
+            started_at: Timestamp::UNIX_EPOCH,
+            spec: spec.clone(),
+        };
+        let all = Everything {
+            api_key: ApiKey::from_random([0xAB; 16]),
+            webhook_secret: new_webhook_secret(random),
+            link_token: new_link_token(random),
+            session: SessionToken::from_random(random),
+            device_code: DeviceCode::parse("HIDD-EN23-4567").unwrap(),
+            echo: EchoToken::parse(hidden).unwrap(),
+            settings,
+            mail: StoredMail::Confirmation {
+                user_id: "u".to_owned(),
+                confirmation_token: secret(),
+            },
+            call: call(),
+            request: call().into_request(),
+            message: ServiceRequest { url: secret(), headers: headers(), body: secret() },
+        };
+        let shown = format!("{all:?}{all:#?}");
+        for part in ["idden", "HIDD", "abab", "q6ur", "v1="] {
+            assert!(!shown.contains(part), "{part}: {shown}");
+        }
     }
 
     #[test]

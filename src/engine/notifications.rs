@@ -419,7 +419,8 @@ pub fn result_of_post(
             }
         };
         // The host alone: the path of such a URL is often a secret.
-        let host = notification.url.as_deref().map(authority_of).unwrap_or_default();
+        let host =
+            notification.url.as_ref().map(|url| authority_of(url.expose())).unwrap_or_default();
         give_up(notification, &format!("attempt {attempt} to reach {host} failed: {why}"));
     }
     let has_timed_out = matches!(result, Err(DeliveryError::Timeout { .. }));
@@ -498,12 +499,12 @@ fn request(
         NotificationKind::Failure | NotificationKind::Mail => notification.secrets.at(now),
     };
     let SignedRequest { headers, body } =
-        signed_post(notification.kind, &notification.id, &notification.body, secrets, now);
+        signed_post(notification.kind, &notification.id, notification.body.expose(), secrets, now);
     Ok(WebhookRequest::post(url, headers, body))
 }
 
 fn write_mail(base: &str, has_page: bool, notification: &Notification) -> Option<Mail> {
-    let mail = StoredMail::read(&notification.body)?;
+    let mail = StoredMail::read(notification.body.expose())?;
     let subject = mail.subject();
     Some(Mail {
         to: notification.email.clone().into(),

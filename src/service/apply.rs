@@ -349,7 +349,7 @@ fn version(cue: &Cue) -> (CueKey, Timestamp, Option<i64>) {
 /// Forgets what a cue was before, if that is more than there is room for: a short request can change many large cues.
 fn keep_small(change: &mut Change, room: &mut usize) {
     let Difference::Cue { before, .. } = &change.difference else { return };
-    let headers = before.fields.callback.iter().flat_map(|callback| &callback.headers);
+    let headers = before.fields.callback.iter().flat_map(|callback| callback.headers.expose());
     let bytes = headers.map(|(name, value)| name.len() + value.len()).sum();
     match room.checked_sub(bytes) {
         Some(left) => *room = left,

@@ -494,9 +494,10 @@ fn enqueue(
             (NotificationKind::Mail, None)
         }
         // For its host: the request is made again when it is sent.
-        Some(request) => {
-            (NotificationKind::Channel, Some(request(&channel.fields.settings, &message).url))
-        }
+        Some(request) => (
+            NotificationKind::Channel,
+            Some(request(&channel.fields.settings, &message).url.into_exposed()),
+        ),
     };
     let body = message.body();
     outbox::insert(tx, &NewNotification { id, user_key, kind, url, body, channel_key }, now, None)

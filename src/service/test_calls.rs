@@ -62,7 +62,7 @@ pub fn start(
         spec: DeliverySpec {
             cue_id: TEST_CUE_ID.to_owned(),
             callback,
-            payload: payload.map(|payload| payload.body),
+            payload: payload.map(|payload| payload.body.into()),
             secrets,
         },
     };

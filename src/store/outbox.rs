@@ -41,17 +41,17 @@ pub struct ChannelRef {
 row!(channel_columns, "channels.", ChannelRef { key, channel_type = "channels.type", settings, failures, quiet });
 
 row! { columns, "",
-/// A notification that is ready to be sent. It contains secrets and must not be logged.
-#[derive(Clone)]
+/// A notification that is ready to be sent.
+#[derive(Debug, Clone)]
 pub struct Notification {
     pub key: i64 = "outbox.key",
     pub user_key: UserKey = "outbox.user_key",
     pub id: String = "outbox.id",
     pub kind: NotificationKind,
-    pub url: Option<String>,
+    pub url: Option<Secret>,
     /// Fairness key of the host and port; `None` for a mail.
     pub destination: Option<i64> = "destination_hash",
-    pub body: String,
+    pub body: Secret,
     pub attempts: u32,
     pub created_at: Timestamp = "outbox.created_at",
     pub user_id: String = "users.id",

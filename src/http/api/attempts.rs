@@ -75,8 +75,8 @@ impl RequestView {
         let (method, url) = (spec.callback.method.as_str(), spec.callback.url.clone());
         let SignedRequest { headers, body } = shown_request(&attempt_ref, spec, started_at);
         // A stored payload is text, and nothing else is sent.
-        let body = body.map(|body| String::from_utf8(body).unwrap_or_default());
-        Self { method, url, headers, body, exact: false, why }
+        let body = body.map(|body| String::from_utf8(body.into_exposed()).unwrap_or_default());
+        Self { method, url, headers: headers.into_exposed(), body, exact: false, why }
     }
 }
 

@@ -208,7 +208,7 @@ impl ToRow for Option<Callback> {
             let unused = (Method::Post, "[]", false, DEFAULT_TIMEOUT_SECONDS);
             return (none, unused, none, none, none).bind(to);
         };
-        let headers = to_json(headers)?;
+        let headers = to_json(headers.expose())?;
         (url, method, headers, outcome_from_response, timeout_seconds).bind(to)?;
         match flow {
             Some(flow) => (&flow.key, flow.parallelism, flow.per_minute).bind(to),

@@ -510,7 +510,7 @@ impl FromRow for Callback {
         Ok(Self {
             url: url.ok_or_else(|| invalid_column("the cue has no callback"))?,
             method: columns.get()?,
-            headers: columns.json_or_usual(&NO_HEADERS)?,
+            headers: columns.json_or_usual(&NO_HEADERS)?.into(),
             outcome_from_response: columns.get()?,
             timeout_seconds: columns.get()?,
             flow: columns.get()?,
