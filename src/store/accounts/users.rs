@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use serde::Serialize;
 
 use crate::domain::account::plan::{Plans, Quota, UNCONFIRMED_DISK_PART};
 use crate::domain::account::user::{CONFIRM, User, month_of};
@@ -138,12 +139,13 @@ pub fn set_plan(tx: &WriteTx<'_>, user_key: UserKey, plan: &str) -> Result<bool>
 }
 
 row! { count_columns, "",
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct CueCounts {
     pub active: i64 = "active_cues",
     pub paused: i64 = "paused_cues",
     pub completed: i64 = "completed_cues",
     pub failed: i64 = "failed_cues",
+    #[serde(skip)]
     pub all: i64 = "active_cues + paused_cues + completed_cues + failed_cues",
 } }
 
