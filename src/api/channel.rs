@@ -308,16 +308,16 @@ fn read_quiet(fields: &mut JsonFields<'_>) -> Option<Quiet> {
 }
 
 /// A channel as the API shows it.
-#[derive(Debug, Clone, Copy)]
-pub struct ChannelView<'a> {
-    pub channel: &'a Channel,
+#[derive(Debug, Clone)]
+pub struct ChannelView {
+    pub channel: Channel,
     pub status: &'static str,
     /// Messages that wait for their next attempt, and events that wait for their turn.
     pub waiting: usize,
     pub is_built_in: bool,
 }
 
-impl Serialize for ChannelView<'_> {
+impl Serialize for ChannelView {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Self { channel, status, waiting, is_built_in } = self;
         let fields = &channel.fields;

@@ -25,38 +25,23 @@ use crate::store::{ReadTx, channels};
 /// Longest wait for a test (contract §12).
 const MAX_TEST_WAIT: Duration = Duration::from_secs(15);
 
-/// A channel with what its object says beside its settings.
-struct Shown {
-    channel: Channel,
-    status: &'static str,
-    waiting: usize,
-    is_built_in: bool,
-}
-
-impl Shown {
-    /// `topics` are those of all notices of the account after the cursor of the channel, or of all of them.
-    fn stored(read: &ReadTx<'_>, channel: Channel, topics: &[Topic]) -> Result<Self> {
-        let status = if channel.is_failing() { "failing" } else { "active" };
-        let waits = |topic: &&Topic| topic.key > channel.cursor && channel.takes(topic);
-        let waiting =
-            topics.iter().filter(waits).count() + channels::count_in_outbox(read, channel.key)?;
-        Ok(Self { channel, status, waiting, is_built_in: false })
-    }
-
-    fn view(&self) -> ChannelView<'_> {
-        let Self { channel, status, waiting, is_built_in } = self;
-        ChannelView { channel, status, waiting: *waiting, is_built_in: *is_built_in }
-    }
+/// `topics` are those of all notices of the account after the cursor of the channel, or of all of them.
+fn view(read: &ReadTx<'_>, channel: Channel, topics: &[Topic]) -> Result<ChannelView> {
+    let status = if channel.is_failing() { "failing" } else { "active" };
+    let waits = |topic: &&Topic| topic.key > channel.cursor && channel.takes(topic);
+    let waiting =
+        topics.iter().filter(waits).count() + channels::count_in_outbox(read, channel.key)?;
+    Ok(ChannelView { channel, status, waiting, is_built_in: false })
 }
 
 /// The channels that are set elsewhere.
-fn built_in(user: &User) -> Vec<Shown> {
+fn built_in(user: &User) -> Vec<ChannelView> {
     let with = |name: &str, value: &str| {
         let mut settings = Settings::default();
         settings.set(name, Some(value.to_owned()));
         settings
     };
-    let shown = |channel, status| Shown { channel, status, waiting: 0, is_built_in: true };
+    let shown = |channel, status| ChannelView { channel, status, waiting: 0, is_built_in: true };
     let at = user.created_at;
     let (name, to, events) = ("Failure mails", with("to", &user.email), &[EXECUTION_FAILED]);
     let email = Channel::built_in(BUILT_IN_EMAIL, name, ChannelType::Email, to, events, at);
@@ -69,11 +54,11 @@ fn built_in(user: &User) -> Vec<Shown> {
     [email].into_iter().chain(alert_webhook).collect()
 }
 
-fn find(read: &ReadTx<'_>, user_key: UserKey, id: &str) -> Result<Shown> {
+fn find(read: &ReadTx<'_>, user_key: UserKey, id: &str) -> Result<ChannelView> {
     if !matches!(id, BUILT_IN_EMAIL | BUILT_IN_ALERT_WEBHOOK) {
         let channel = channels::find(read, user_key, id)?.ok_or_else(not_found)?;
         let topics = channels::list_topics(read, user_key, channel.cursor)?;
-        return Shown::stored(read, channel, &topics);
+        return view(read, channel, &topics);
     }
     let user = users::find(read, user_key)?.ok_or_else(not_found)?;
     built_in(&user).into_iter().find(|shown| shown.channel.id == id).ok_or_else(not_found)
@@ -102,7 +87,7 @@ pub async fn list(request: Request) -> Result<Response> {
         let mut found = user.as_ref().map(built_in).unwrap_or_default();
         let topics = channels::list_topics(read, user_key, 0)?;
         for channel in channels::list(read, user_key)? {
-            found.push(Shown::stored(read, channel, &topics)?);
+            found.push(view(read, channel, &topics)?);
         }
         Ok(found)
     };
@@ -111,7 +96,7 @@ pub async fn list(request: Request) -> Result<Response> {
     let total = i64::try_from(found.len()).unwrap_or(i64::MAX);
     let skipped = usize::try_from(offset).unwrap_or(usize::MAX);
     let page = found.iter().skip(skipped).take(limit as usize);
-    let list = ListBody::new("channels", page.map(Shown::view))?;
+    let list = ListBody::new("channels", page)?;
     Ok(list.with_page("", total, pagination).into_response())
 }
 
@@ -119,14 +104,14 @@ pub async fn create(request: Request) -> Result<Response> {
     let user_key = request.user_key()?;
     let new = new_channel(request.fields()?, &request.app.config.callbacks)?;
     let channel = service::channels::create(&request.app, user_key, new)?.await?;
-    let shown = Shown { channel, status: "active", waiting: 0, is_built_in: false };
-    Ok(Response::created(&json!(shown.view())))
+    let shown = ChannelView { channel, status: "active", waiting: 0, is_built_in: false };
+    Ok(Response::created(&json!(shown)))
 }
 
 pub async fn show(request: Request) -> Result<Response> {
     let (user_key, id) = (request.user_key()?, request.param("channel_id").to_owned());
     let shown = request.app.store.read(move |read| find(read, user_key, &id)).await?;
-    Ok(Response::ok(&json!(shown.view())))
+    Ok(Response::ok(&json!(shown)))
 }
 
 pub async fn update(request: Request) -> Result<Response> {
