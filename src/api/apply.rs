@@ -15,7 +15,7 @@ use crate::domain::channel::ChannelFields;
 use crate::domain::channel::secrets::without_paths_of_urls;
 use crate::domain::channel::services::{Setting, service};
 use crate::domain::cue::slug::{NAMESPACE_RULE, SLUG_RULE, Slug, is_namespace};
-use crate::domain::cue::{Cue, CueRequest};
+use crate::domain::cue::{Cue, CueRequest, FileOrigin};
 use crate::domain::cue_fields::PlainField;
 use crate::domain::json::JsonStr;
 use crate::domain::secret::MASK;
@@ -169,7 +169,8 @@ fn read_cue(
     let rule = if is_whole { SLUG_RULE } else { NAMESPACE_RULE };
     let slug = slug.ok_or_else(|| vec![bad_key(rule)])?;
     let fields = JsonFields::of_body(body).map_err(|refusal| vec![refusal])?;
-    let (cue, refusals) = put_cue(fields, slug, policy);
+    let (mut cue, refusals) = put_cue(fields, slug, policy);
+    cue.origin = Some(FileOrigin { namespace: read.namespace.clone(), adopts: read.adopts });
     if refusals.is_empty() { Ok(cue) } else { Err(refusals) }
 }
 
@@ -195,7 +196,6 @@ fn bad_key(rule: &str) -> Refusal {
 /// The changed fields of a cue or a channel, without values that may be secrets.
 pub fn changed_fields(difference: &Difference) -> Vec<FieldChange> {
     match difference {
-        Difference::Nothing => Vec::new(),
         Difference::Cue { before, after, fields, payload } => {
             let view =
                 |cue: &Cue| serde_json::to_value(CueView::new(cue, None)).unwrap_or_default();

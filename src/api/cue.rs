@@ -249,8 +249,15 @@ impl<'p> CueReader<'p> {
             let payload = fields.nullable("payload", |fields| fields.dictionary("payload"));
             payload.map(|payload| payload.map(Payload::new).transpose()).transpose()
         });
-        let (payload, is_whole, warning) = (payload.flatten(), self.is_whole(), None);
-        CueRequest { fields: it, payload, status, warning, schedule, is_whole, names_schedule }
+        CueRequest {
+            fields: it,
+            payload: payload.flatten(),
+            status,
+            schedule,
+            is_whole: self.is_whole(),
+            names_schedule,
+            ..CueRequest::default()
+        }
     }
 
     /// Nothing if no field of it is named.
