@@ -15,13 +15,11 @@ use crate::domain::channel::ChannelFields;
 use crate::domain::channel::secrets::without_paths_of_urls;
 use crate::domain::channel::services::{Setting, service};
 use crate::domain::cue::slug::{NAMESPACE_RULE, SLUG_RULE, Slug, is_namespace};
-use crate::domain::cue::{Cue, CueRequest};
+use crate::domain::cue::{Cue, CueRequest, FileOrigin};
 use crate::domain::cue_fields::PlainField;
 use crate::domain::json::JsonStr;
+use crate::domain::secret::MASK;
 use crate::domain::webhook::address_policy::AddressPolicy;
-
-/// What stands for a value that must not be shown.
-pub const HIDDEN: &str = "***";
 
 /// Names of cues that stay.
 const MAX_KEPT: usize = 10_000;
@@ -171,7 +169,8 @@ fn read_cue(
     let rule = if is_whole { SLUG_RULE } else { NAMESPACE_RULE };
     let slug = slug.ok_or_else(|| vec![bad_key(rule)])?;
     let fields = JsonFields::of_body(body).map_err(|refusal| vec![refusal])?;
-    let (cue, refusals) = put_cue(fields, slug, policy);
+    let (mut cue, refusals) = put_cue(fields, slug, policy);
+    cue.origin = Some(FileOrigin { namespace: read.namespace.clone(), adopts: read.adopts });
     if refusals.is_empty() { Ok(cue) } else { Err(refusals) }
 }
 
@@ -197,7 +196,6 @@ fn bad_key(rule: &str) -> Refusal {
 /// The changed fields of a cue or a channel, without values that may be secrets.
 pub fn changed_fields(difference: &Difference) -> Vec<FieldChange> {
     match difference {
-        Difference::Nothing => Vec::new(),
         Difference::Cue { before, after, fields, payload } => {
             let view =
                 |cue: &Cue| serde_json::to_value(CueView::new(cue, None)).unwrap_or_default();
@@ -227,7 +225,7 @@ fn cue_field(
     };
     match (name, old.as_object(), new.as_object()) {
         ("payload", ..) => {
-            let value = |is_there: bool| is_there.then_some(HIDDEN).into();
+            let value = |is_there: bool| is_there.then_some(MASK).into();
             let view = |key: &ChangedKey| FieldChange {
                 field: key.name.iter().fold(name.to_owned(), |path, key| format!("{path}.{key}")),
                 old: value(key.was_there),
@@ -265,7 +263,7 @@ fn field_change(name: &str, old: &Value, new: &Value) -> FieldChange {
     let shown = |value: &Value| match value.as_str() {
         _ if is_shown => value.clone(),
         // The path and the query of a URL often have a secret.
-        Some(url) if URLS.contains(&name) => without_paths_of_urls(url).replace('…', HIDDEN).into(),
+        Some(url) if URLS.contains(&name) => without_paths_of_urls(url).replace('…', MASK).into(),
         _ => hidden(value),
     };
     FieldChange { field: name.to_owned(), old: shown(old), new: shown(new) }
@@ -273,5 +271,5 @@ fn field_change(name: &str, old: &Value, new: &Value) -> FieldChange {
 
 /// Whether there is a value is no secret.
 pub fn hidden(value: &Value) -> Value {
-    if value.is_null() { Value::Null } else { HIDDEN.into() }
+    if value.is_null() { Value::Null } else { MASK.into() }
 }

@@ -10,9 +10,10 @@ use crate::domain::api_error::{FieldError, LocSegment, Refusal};
 use crate::domain::channel::services::{SERVICES, Service, Setting, SettingKind, service};
 use crate::domain::channel::{
     Channel, ChannelEvents, ChannelFields, ChannelType, EVENT_RULE, MAX_EVENTS, MAX_NAME, Quiet,
-    REMIND_RANGE, Repeat, is_event, masked, masked_url, parse_minute,
+    REMIND_RANGE, Repeat, is_event, parse_minute,
 };
 use crate::domain::schedule::Zone;
+use crate::domain::secret::{masked, masked_url};
 use crate::domain::text::is_order_mark;
 use crate::domain::time::JsonTimestamp;
 use crate::domain::webhook::address_policy::AddressPolicy;
@@ -178,7 +179,7 @@ fn read_setting(
     let Some(value) = value else { return Some(None) };
     if stored
         .and_then(|channel| channel.settings.get(name))
-        .is_some_and(|kept| shown(setting, kept) == value)
+        .is_some_and(|kept| setting.kind.shown(kept) == value)
     {
         return None;
     }
@@ -306,17 +307,6 @@ fn read_quiet(fields: &mut JsonFields<'_>) -> Option<Quiet> {
     Some(Quiet { from, to, timezone: zone.name().to_owned() })
 }
 
-/// A setting as it reads back.
-fn shown(setting: &Setting, value: &str) -> String {
-    match setting.kind {
-        SettingKind::Secret => masked(value),
-        SettingKind::SecretUrl => masked_url(value),
-        SettingKind::Url | SettingKind::Text | SettingKind::Number(_) | SettingKind::Address => {
-            value.to_owned()
-        }
-    }
-}
-
 /// A channel as the API shows it.
 #[derive(Debug, Clone)]
 pub struct ChannelView {
@@ -339,7 +329,7 @@ impl Serialize for ChannelView {
             let value = fields.settings.get(setting.name);
             let value = value.map(|value| match setting.kind {
                 SettingKind::Number(_) => value.parse::<i64>().map_or(Value::Null, Value::from),
-                _ => shown(setting, value).into(),
+                _ => setting.kind.shown(value).into(),
             });
             object.serialize_entry(setting.name, &value)?;
         }

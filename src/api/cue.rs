@@ -22,6 +22,7 @@ use crate::domain::schedule::interval::Interval;
 use crate::domain::schedule::{
     Bounds, CatchUp, EARLIEST, Schedule, ScheduleError, ScheduleRule, Zone, parse_instant,
 };
+use crate::domain::secret::Secret;
 use crate::domain::webhook::address_policy::AddressPolicy;
 use crate::domain::webhook::callback::{
     Callback, Method, UrlError, authority_of, check_headers, check_url,
@@ -248,8 +249,15 @@ impl<'p> CueReader<'p> {
             let payload = fields.nullable("payload", |fields| fields.dictionary("payload"));
             payload.map(|payload| payload.map(Payload::new).transpose()).transpose()
         });
-        let (payload, is_whole, warning) = (payload.flatten(), self.is_whole(), None);
-        CueRequest { fields: it, payload, status, warning, schedule, is_whole, names_schedule }
+        CueRequest {
+            fields: it,
+            payload: payload.flatten(),
+            status,
+            schedule,
+            is_whole: self.is_whole(),
+            names_schedule,
+            ..CueRequest::default()
+        }
     }
 
     /// Nothing if no field of it is named.
@@ -323,7 +331,7 @@ impl<'p> CueReader<'p> {
         set(&mut it.url, url.map(|target| target.url));
         set(&mut it.method, method.map(|method| Method::from_request(&method)).transpose()?);
         headers.as_deref().map(check_headers).transpose()?;
-        set(&mut it.headers, headers);
+        set(&mut it.headers, headers.map(Secret::new));
         if let Some(flow) = &mut it.flow
             && (flow.key.is_empty() || (follows && flow.key == before))
         {

@@ -1,12 +1,13 @@
 //! The cue in answers of the API (contract §4.1), and the result of a PUT (contract §4.17).
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
 use crate::domain::cue::slug::Slug;
 use crate::domain::cue::{Cue, ScheduleSpec, StoredSchedule};
-use crate::domain::execution::RetryPolicy;
 use crate::domain::time::{JsonTimestamp, instant_with_offset};
 use crate::domain::webhook::callback::{Callback, DEFAULT_TIMEOUT_SECONDS, Method};
 use crate::domain::webhook::flow::Flow;
@@ -55,12 +56,10 @@ impl Serialize for CueView<'_> {
         object.serialize_entry("schedule", &ScheduleView::from(&it.fields.schedule))?;
         object.serialize_entry("callback", &CallbackView::from(it.fields.callback.as_ref()))?;
         object.serialize_entry("transport", it.fields.transport.as_str())?;
-        object.serialize_entry("retry", &RetryView::from(&it.fields.retry))?;
+        object.serialize_entry("retry", &it.fields.retry)?;
         object.serialize_entry("on_failure", &it.fields.on_failure)?;
-        object.serialize_entry(
-            "verification",
-            &VerificationView { mode: it.fields.verification.as_str() },
-        )?;
+        let verification = BTreeMap::from([("mode", it.fields.verification.as_str())]);
+        object.serialize_entry("verification", &verification)?;
         it.fields.policies.serialize_into(&mut object)?;
         object.serialize_entry("run_count", &it.run_count)?;
         object.serialize_entry("fired_count", &it.run_count)?;
@@ -115,21 +114,6 @@ struct ScheduleView<'a> {
     jitter_seconds: u32,
 }
 
-#[derive(Debug, Serialize)]
-struct RetryView<'a> {
-    max_attempts: u32,
-    #[serde(serialize_with = "minutes")]
-    backoff_minutes: &'a [f64],
-    /// Absent if the pauses are in minutes: a client that compares `retry` as a whole sees what it did before.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    backoff_seconds: Option<&'a [u32]>,
-}
-
-#[derive(Debug, Serialize)]
-struct VerificationView {
-    mode: &'static str,
-}
-
 /// A worker cue has no callback; its `url` is `null`.
 #[derive(Debug, Serialize)]
 struct CallbackView<'a> {
@@ -163,23 +147,12 @@ impl<'a> From<&'a StoredSchedule> for ScheduleView<'a> {
     }
 }
 
-impl<'a> From<&'a RetryPolicy> for RetryView<'a> {
-    fn from(retry: &'a RetryPolicy) -> Self {
-        let RetryPolicy { max_attempts, backoff_minutes, backoff_seconds } = retry;
-        Self {
-            max_attempts: *max_attempts,
-            backoff_minutes,
-            backoff_seconds: backoff_seconds.as_deref(),
-        }
-    }
-}
-
 impl<'a> From<Option<&'a Callback>> for CallbackView<'a> {
     fn from(callback: Option<&'a Callback>) -> Self {
         Self {
             url: callback.map(|callback| callback.url.as_str()),
             method: callback.map_or(Method::default(), |callback| callback.method).as_str(),
-            headers: callback.map_or(&[], |callback| &callback.headers),
+            headers: callback.map_or(&[], |callback| callback.headers.expose()),
             outcome_from_response: callback.is_some_and(|callback| callback.outcome_from_response),
             timeout_seconds: callback
                 .map_or(DEFAULT_TIMEOUT_SECONDS, |callback| callback.timeout_seconds),
@@ -190,18 +163,4 @@ impl<'a> From<Option<&'a Callback>> for CallbackView<'a> {
 
 fn headers<S: Serializer>(headers: &[(String, String)], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_map(headers.iter().map(|(name, value)| (name, value)))
-}
-
-/// Serializes whole numbers as integers (contract §4.6).
-fn minutes<S: Serializer>(minutes: &[f64], serializer: S) -> Result<S::Ok, S::Error> {
-    #[derive(Serialize)]
-    #[serde(untagged)]
-    enum Minutes {
-        Whole(i64),
-        Parts(f64),
-    }
-    // At most the minutes of a year (see `MAX_BACKOFF_MINUTES`), so the integer cannot overflow.
-    let number =
-        |it: &f64| if it.fract() == 0.0 { Minutes::Whole(*it as i64) } else { Minutes::Parts(*it) };
-    serializer.collect_seq(minutes.iter().map(number))
 }

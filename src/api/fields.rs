@@ -366,7 +366,13 @@ impl<'a> JsonFields<'a> {
         count: RangeInclusive<usize>,
     ) -> Option<JsonStr<'a>> {
         let value = self.any(name)?;
-        self.list_of(name, value, &count).map(|_| value)
+        let Some(items) = value.items() else {
+            return self.error(self.at(name), "list_type", "Input should be a valid list", value);
+        };
+        match count_error(items.count(), &count) {
+            Some((kind, msg)) => self.error(self.at(name), kind, msg, value),
+            None => Some(value),
+        }
     }
 
     pub fn strings(
@@ -375,9 +381,7 @@ impl<'a> JsonFields<'a> {
         count: RangeInclusive<usize>,
         length: RangeInclusive<usize>,
     ) -> Option<Vec<String>> {
-        let value = self.any(name)?;
-        let items = self.list_of(name, value, &count)?;
-        self.each(name, &items, |loc, item| self.text_of(loc, item, &length))
+        self.each(name, count, |it, loc, item| it.text_of(loc, item, &length))
     }
 
     /// Returns the texts of a list that all are valid; `rule` says what is.
@@ -387,14 +391,13 @@ impl<'a> JsonFields<'a> {
         count: RangeInclusive<usize>,
         (is_valid, rule): (fn(&str) -> bool, &str),
     ) -> Option<Vec<String>> {
-        let value = self.any(name)?;
-        let items = self.list_of(name, value, &count)?;
-        self.each(name, &items, |loc, item| {
-            let text = self.text_of(loc.clone(), item, &(0..=usize::MAX))?;
+        self.each(name, count, |it, loc, item| {
+            let text = it.text_of(loc.clone(), item, &(0..=usize::MAX))?;
             if is_valid(&text) {
-                return Some(text);
+                Some(text)
+            } else {
+                it.error(loc, "value_error", format!("Value error, {rule}"), item)
             }
-            self.error(loc, "value_error", format!("Value error, {rule}"), item)
         })
     }
 
@@ -403,13 +406,11 @@ impl<'a> JsonFields<'a> {
         name: &'static str,
         count: RangeInclusive<usize>,
     ) -> Option<Vec<f64>> {
-        let value = self.any(name)?;
-        let items = self.list_of(name, value, &count)?;
-        self.each(name, &items, |loc, item| {
+        self.each(name, count, |it, loc, item| {
             let number = item.as_number().and_then(|text| text.parse::<f64>().ok());
             number
                 .filter(|number| number.is_finite())
-                .or_else(|| self.error(loc, "float_type", "Input should be a valid number", item))
+                .or_else(|| it.error(loc, "float_type", "Input should be a valid number", item))
         })
     }
 
@@ -509,22 +510,6 @@ impl<'a> JsonFields<'a> {
         }
     }
 
-    fn list_of(
-        &self,
-        name: &'static str,
-        value: JsonStr<'a>,
-        count: &RangeInclusive<usize>,
-    ) -> Option<Vec<JsonStr<'a>>> {
-        let Some(items) = value.items() else {
-            return self.error(self.at(name), "list_type", "Input should be a valid list", value);
-        };
-        // Counted first: the list may have a million items.
-        match count_error(items.count(), count) {
-            Some((kind, msg)) => self.error(self.at(name), kind, msg, value),
-            None => Some(value.items().into_iter().flatten().collect()),
-        }
-    }
-
     fn at(&self, name: &'static str) -> Vec<LocSegment> {
         let mut loc = self.loc.clone();
         loc.push(name.into());
@@ -532,16 +517,17 @@ impl<'a> JsonFields<'a> {
     }
 
     fn each<T>(
-        &self,
+        &mut self,
         name: &'static str,
-        items: &[JsonStr<'a>],
-        read: impl Fn(Vec<LocSegment>, JsonStr<'a>) -> Option<T>,
+        count: RangeInclusive<usize>,
+        read: impl Fn(&Self, Vec<LocSegment>, JsonStr<'a>) -> Option<T>,
     ) -> Option<Vec<T>> {
+        let items = self.list(name, count)?.items()?;
         let mut found = Some(Vec::new());
-        for (index, item) in items.iter().enumerate() {
+        for (index, item) in items.enumerate() {
             let mut loc = self.at(name);
             loc.push(index.into());
-            match (read(loc, *item), &mut found) {
+            match (read(self, loc, item), &mut found) {
                 (Some(value), Some(found)) => found.push(value),
                 _ => found = None,
             }

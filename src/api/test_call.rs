@@ -71,7 +71,7 @@ impl<'a> TestCallView<'a> {
             request: TestRequestView {
                 method: method.as_str(),
                 url,
-                headers: &result.request_headers,
+                headers: result.request_headers.expose(),
             },
         }
     }

@@ -1,8 +1,7 @@
 //! Stripe's HTTP API: checkout and portal sessions. Its events are parsed in `domain::billing::subscription`.
 //!
-//! The API key and the webhook secret never appear in `Debug` output or in the log.
+//! The API key and the webhook secret never appear in the log.
 
-use std::fmt;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -15,6 +14,7 @@ use crate::billing::BillingAccount;
 use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::domain::billing::{Offer, Prices};
 use crate::domain::json::{self, JsonError};
+use crate::domain::secret::Secret;
 use crate::error::Result;
 use crate::system::random;
 
@@ -29,20 +29,14 @@ const MAX_RESPONSE_BYTES: u64 = 1 << 20;
 /// Length of an error of Stripe in the log: enough for its messages, too short to flood the log.
 const MAX_LOGGED_CHARS: usize = 300;
 
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct StripeConfig {
-    pub secret_key: String,
-    pub webhook_secret: String,
+    pub secret_key: Secret,
+    pub webhook_secret: Secret,
     pub prices: Prices,
     /// Base URL of the API, without a trailing slash.
     pub api_base: String,
     pub timeout: Duration,
-}
-
-impl fmt::Debug for StripeConfig {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("StripeConfig").field("api_base", &self.api_base).finish_non_exhaustive()
-    }
 }
 
 #[derive(Debug)]
@@ -83,7 +77,7 @@ impl Stripe {
     }
 
     pub fn webhook_secret(&self) -> &str {
-        &self.config.webhook_secret
+        self.config.webhook_secret.expose()
     }
 
     pub fn prices(&self) -> &Prices {
@@ -155,7 +149,7 @@ impl Stripe {
         let mut response = self
             .agent
             .post(format!("{}{endpoint}", self.config.api_base))
-            .header("Authorization", format!("Bearer {}", self.config.secret_key))
+            .header("Authorization", format!("Bearer {}", self.config.secret_key.expose()))
             .header("Idempotency-Key", key)
             .send_form(form.iter().copied())?;
         let (status, config) = (response.status(), response.body_mut().with_config());
@@ -181,8 +175,9 @@ impl Stripe {
     /// Prepares an external text for the log: removes the secrets, which an error message may repeat, and control
     /// characters.
     fn redact(&self, text: &str) -> String {
-        let text =
-            text.replace(&self.config.secret_key, "…").replace(&self.config.webhook_secret, "…");
+        let text = text
+            .replace(self.config.secret_key.expose(), "…")
+            .replace(self.config.webhook_secret.expose(), "…");
         text.chars()
             .map(|char| if char.is_control() { ' ' } else { char })
             .take(MAX_LOGGED_CHARS)
@@ -197,8 +192,8 @@ mod tests {
     #[test]
     fn keys_and_secrets_are_hidden_and_calls_use_no_proxy_and_have_a_timeout() {
         let stripe = Stripe::new(StripeConfig {
-            secret_key: "sk_live_hidden".to_owned(),
-            webhook_secret: "whsec_hidden".to_owned(),
+            secret_key: "sk_live_hidden".to_owned().into(),
+            webhook_secret: "whsec_hidden".to_owned().into(),
             prices: Prices::new(["a", "b", "c", "d"].map(str::to_owned)).unwrap(),
             api_base: API_BASE.to_owned(),
             timeout: TIMEOUT,

@@ -11,6 +11,7 @@ use thiserror::Error as ThisError;
 use url::{Host, Url};
 
 use crate::domain::account::credentials::may_contain_secret;
+use crate::domain::secret::{Secret, exposed};
 use crate::domain::webhook::callback::is_local;
 
 /// The server of a command that names none: `cued serve` with its default address.
@@ -49,7 +50,8 @@ pub enum CredentialsError {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Profile {
     pub url: String,
-    pub api_key: String,
+    #[serde(serialize_with = "exposed")]
+    pub api_key: Secret,
     #[serde(default)]
     pub email: String,
     #[serde(default)]
@@ -77,7 +79,7 @@ pub struct ConnectionChoice {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Target {
     pub url: String,
-    pub key: Option<String>,
+    pub key: Option<Secret>,
     pub profile: Option<String>,
     /// The variable of the environment that the key comes from, if it is not that of the profile.
     pub key_variable: Option<&'static str>,
@@ -203,7 +205,9 @@ impl Target {
         let url = url.or_else(|| profile_url.clone()).unwrap_or_else(|| DEFAULT_URL.to_owned());
         let of_profile = profile.filter(|_| profile_url.as_ref() == Some(&url));
         let (key_variable, env_key) = env_key.unzip();
-        let key = env_key.or_else(|| of_profile.map(|(_, profile)| profile.api_key.clone()));
+        let key = env_key
+            .map(Secret::new)
+            .or_else(|| of_profile.map(|(_, profile)| profile.api_key.clone()));
         let profile_ca = of_profile.and_then(|(_, profile)| profile.ca.clone());
         let env_ca = env("CUED_CA").map(PathBuf::from);
         let ca =
@@ -283,7 +287,7 @@ mod tests {
     ) -> Result<Target, CredentialsError> {
         let [url, profile] = chosen.map(|text| text.map(str::to_owned));
         let stored = |(name, url, key): (&str, &str, &str)| {
-            let (url, api_key, email) = (url.to_owned(), key.to_owned(), String::new());
+            let (url, api_key, email) = (url.to_owned(), key.to_owned().into(), String::new());
             (name.to_owned(), Profile { url, api_key, email, key_id: None, ca: None })
         };
         let profiles =
@@ -321,7 +325,8 @@ mod tests {
             ),
         ] {
             let Target { url, key, profile, key_variable, .. } = resolve(chosen, env).unwrap();
-            let resolved = (url.as_str(), key.as_deref(), profile.as_deref(), key_variable);
+            let key = key.as_ref().map(|key| key.expose().as_str());
+            let resolved = (url.as_str(), key, profile.as_deref(), key_variable);
             assert_eq!(resolved, expected, "{chosen:?} {env:?}");
         }
         let missing = resolve([None, Some("nowhere")], &[]).unwrap_err();

@@ -22,6 +22,7 @@ use ureq::{Agent, Body};
 use crate::client::credentials::is_loopback;
 use crate::client::request::{ApiRequest, ApiResponse, ClientError, RefusedRequest};
 use crate::clock::Clock;
+use crate::domain::secret::Secret;
 
 /// More than any response of the API has.
 const MAX_RESPONSE: u64 = 64 << 20;
@@ -34,11 +35,11 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 const KEPT_CONNECTIONS: usize = 32;
 
 /// The address of the server, and the key.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct Connection {
     /// Without a slash at its end.
     pub url: String,
-    pub key: Option<String>,
+    pub key: Option<Secret>,
     pub tls: TlsOptions,
 }
 
@@ -214,8 +215,8 @@ impl Client {
     ) -> Result<Response<Body>, ClientError> {
         let url = format!("{}{}", self.connection.url, request.target());
         let mut builder = ureq::http::Request::builder().method(request.method).uri(&url);
-        if let Some(key) = self.connection.key.as_deref().filter(|_| !request.is_anonymous) {
-            builder = builder.header("authorization", format!("Bearer {key}"));
+        if let Some(key) = self.connection.key.as_ref().filter(|_| !request.is_anonymous) {
+            builder = builder.header("authorization", format!("Bearer {}", key.expose()));
         }
         for (name, value) in &request.headers {
             builder = builder.header(name.as_ref(), value);

@@ -50,7 +50,7 @@ impl Apply {
 }
 
 /// What happens to a cue or a channel, as the answer has it.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub struct Change {
     pub kind: &'static str,
     /// As in the request.
@@ -63,19 +63,20 @@ pub struct Change {
     pub next_run: Option<String>,
     pub next_run_before: Option<String>,
     #[serde(skip)]
-    pub difference: Difference,
+    pub difference: Option<Difference>,
+    /// Overdue runs that fired before it.
+    #[serde(skip)]
+    pub fired: usize,
 }
 
 impl Change {
     pub fn new(kind: &'static str, key: String, action: &'static str, id: Option<String>) -> Self {
-        let (fields, difference) = (Vec::new(), Difference::Nothing);
-        Self { kind, key, action, id, fields, next_run: None, next_run_before: None, difference }
+        Self { kind, key, action, id, ..Self::default() }
     }
 }
 
 #[derive(Debug)]
 pub enum Difference {
-    Nothing,
     Cue { before: Box<Cue>, after: Box<Cue>, fields: Vec<&'static str>, payload: Vec<ChangedKey> },
     Channel { before: Box<ChannelFields>, after: Box<ChannelFields> },
 }

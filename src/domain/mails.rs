@@ -7,6 +7,7 @@ use serde_json::json;
 
 use crate::domain::channel::message::Message;
 use crate::domain::json::{self, JsonText};
+use crate::domain::secret::{Secret, exposed};
 use crate::domain::text::one_line;
 use crate::domain::time::saturating_add;
 use crate::domain::webhook::canonical_json::canonical;
@@ -23,7 +24,11 @@ const MAX_MAILED: usize = 500;
 pub enum StoredMail {
     /// Asks to confirm an address. An unconfirmed address gets it once, in place of its first failure mail, and no text
     /// that a caller has written (contract §3.10).
-    Confirmation { user_id: String, confirmation_token: String },
+    Confirmation {
+        user_id: String,
+        #[serde(serialize_with = "exposed")]
+        confirmation_token: Secret,
+    },
     /// An API key or a secret was replaced (contract §3.9). The mail contains neither.
     Replacement { replaced: Credential, replaced_at: String },
     /// The message of a channel.
@@ -88,7 +93,10 @@ impl StoredMail {
     pub fn link(&self, base: &str) -> String {
         match self {
             Self::Confirmation { user_id, confirmation_token } => {
-                format!("{base}/v1/auth/verify?token={confirmation_token}&user={user_id}")
+                format!(
+                    "{base}/v1/auth/verify?token={}&user={user_id}",
+                    confirmation_token.expose()
+                )
             }
             Self::Replacement { .. } => format!("{base}/auth/device"),
             Self::Channel(message) => message.link.clone().unwrap_or_default(),
@@ -266,7 +274,7 @@ mod tests {
     fn a_stored_mail_is_read_back() {
         let confirmation = StoredMail::Confirmation {
             user_id: "u".to_owned(),
-            confirmation_token: "t".to_owned(),
+            confirmation_token: "t".to_owned().into(),
         };
         let replaced_at = "2026-01-01T10:00:00Z".to_owned();
         let replacement =

@@ -15,6 +15,7 @@ pub mod mails;
 pub mod notification;
 pub mod row_keys;
 pub mod schedule;
+pub mod secret;
 pub mod test_call;
 pub mod text;
 pub mod time;

@@ -12,6 +12,7 @@ use crate::domain::execution::attempt::FailureCause;
 use crate::domain::ids::ExecutionId;
 use crate::domain::json::JsonText;
 use crate::domain::row_keys::{CueKey, ExecutionKey, UserKey};
+use crate::domain::secret::Secret;
 use crate::domain::webhook::delivery::{AttemptRef, DeliverySpec, SignedRequest, signed_request};
 
 /// Test calls of an account in any minute. Each calls an address that the account chooses, outside of its quota.
@@ -34,7 +35,8 @@ pub const TEST_CUE_ID: &str = "cue_000000000000";
 /// The header that tells a receiver that it is a test.
 const TEST_HEADER: (&str, &str) = ("X-CueAPI-Test", "true");
 
-/// A test call before it is signed. It contains secrets and must not be logged.
+/// A test call before it is signed.
+#[derive(Debug)]
 pub struct TestCall {
     /// No execution has this id.
     pub id: ExecutionId,
@@ -58,7 +60,7 @@ impl TestCall {
         };
         let mut request = signed_request(&attempt, self.spec, self.started_at);
         let (name, value) = TEST_HEADER;
-        request.headers.push((name.to_owned(), value.to_owned()));
+        request.headers.expose_mut().push((name.to_owned(), value.to_owned()));
         request
     }
 }
@@ -75,7 +77,7 @@ pub struct TestCallResult {
     pub response_headers: Option<JsonText>,
     /// The beginning, with more than is shown of a body that is longer.
     pub response_body: Option<String>,
-    pub request_headers: Vec<(String, String)>,
+    pub request_headers: Secret<Vec<(String, String)>>,
 }
 
 /// The test calls of accounts: those of the last minute, and those under way.

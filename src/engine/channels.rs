@@ -74,16 +74,21 @@ pub fn request(
     now: Timestamp,
 ) -> std::result::Result<WebhookRequest, String> {
     let channel = notification.channel.as_ref().ok_or("the notification has no channel")?;
-    let message = Message::read(&notification.body).ok_or("the stored message cannot be read")?;
+    let message =
+        Message::read(notification.body.expose()).ok_or("the stored message cannot be read")?;
     let build = service(channel.channel_type).request.ok_or("the channel sends mails")?;
     let ServiceRequest { url, mut headers, body } = build(&channel.settings, &message);
     if channel.channel_type == ChannelType::Webhook {
         let signature =
-            signature_headers(secrets, &notification.id, now.as_second(), body.as_bytes());
-        headers.extend(signature.into_iter().map(|(name, value)| (name.to_owned(), value)));
+            signature_headers(secrets, &notification.id, now.as_second(), body.expose().as_bytes());
+        headers
+            .expose_mut()
+            .extend(signature.into_iter().map(|(name, value)| (name.to_owned(), value)));
     }
-    headers.push(("User-Agent".to_owned(), concat!("cued/", env!("CARGO_PKG_VERSION")).to_owned()));
-    let request = WebhookRequest::post(url, headers, Some(body.into_bytes()));
+    headers
+        .expose_mut()
+        .push(("User-Agent".to_owned(), concat!("cued/", env!("CARGO_PKG_VERSION")).to_owned()));
+    let request = WebhookRequest::post(url, headers, Some(body.into_exposed().into_bytes().into()));
     Ok(WebhookRequest { timeout: Some(TIMEOUT), ..request })
 }
 
@@ -125,11 +130,11 @@ pub fn quiet_end(notification: &Notification, now: Timestamp) -> Option<Timestam
 /// What nobody has heard of, if the message is sent no more. The writer thread reads no messages.
 pub fn untold(notification: &Notification, now: Timestamp) -> Untold {
     let age = now.duration_since(notification.created_at);
-    Untold::after(Message::read(&notification.body).as_ref(), age)
+    Untold::after(Message::read(notification.body.expose()).as_ref(), age)
 }
 
 pub fn is_test(notification: &Notification) -> bool {
-    Message::read(&notification.body).is_some_and(|message| message.is_test())
+    Message::read(notification.body.expose()).is_some_and(|message| message.is_test())
 }
 
 /// A text of a service, which may repeat the request, without the secrets of the channel.

@@ -460,7 +460,8 @@ fn log_failure(notification: &Notification, sent: &Sent, next: NextStep) {
     let Notification { id, user_id, attempts, .. } = notification;
     let attempt = attempts + 1;
     // The host alone: the path of such a URL is often a secret.
-    let host = || notification.url.as_deref().map(authority_of).unwrap_or_default();
+    let host =
+        || notification.url.as_ref().map(|url| authority_of(url.expose())).unwrap_or_default();
     let (what, why) = match sent {
         Sent::Mail(Ok(())) => return,
         Sent::Mail(Err(error)) => ("mail it".to_owned(), error.to_string()),
@@ -515,31 +516,26 @@ fn request(
     let url = notification.url.clone().ok_or("the notification has no URL")?;
     let secrets = match notification.kind {
         NotificationKind::Alert(_) | NotificationKind::Channel => {
-            SigningSecrets { current: &notification.alert_webhook_secret, previous: None }
+            SigningSecrets { current: notification.alert_webhook_secret.expose(), previous: None }
         }
-        NotificationKind::Failure | NotificationKind::Mail => SigningSecrets::at(
-            now,
-            &notification.webhook_secret,
-            notification.previous_webhook_secret.as_deref(),
-            notification.previous_webhook_secret_expires_at,
-        ),
+        NotificationKind::Failure | NotificationKind::Mail => notification.secrets.at(now),
     };
     if notification.kind == NotificationKind::Channel {
         return channels::request(notification, secrets, now);
     }
     let SignedRequest { headers, body } =
-        signed_post(notification.kind, &notification.id, &notification.body, secrets, now);
+        signed_post(notification.kind, &notification.id, notification.body.expose(), secrets, now);
     Ok(WebhookRequest::post(url, headers, body))
 }
 
 fn write_mail(base: &str, has_page: bool, notification: &Notification) -> Option<Mail> {
-    let mail = StoredMail::read(&notification.body)?;
+    let mail = StoredMail::read(notification.body.expose())?;
     let subject = mail.subject();
     Some(Mail {
-        to: notification.email.clone(),
-        log_line: format!("{subject}: {}", mail.log_link(base, has_page)),
-        subject,
-        text: mail.text(base),
+        to: notification.email.clone().into(),
+        log_line: format!("{subject}: {}", mail.log_link(base, has_page)).into(),
+        subject: subject.into(),
+        text: mail.text(base).into(),
         at: notification.created_at,
         log_only: false,
     })

@@ -30,7 +30,7 @@ pub(in crate::engine) fn caller(webhook_client: Arc<dyn WebhookClient>) -> TestC
 fn make(webhook_client: &dyn WebhookClient, call: TestCall) -> TestCallResult {
     let (id, started_at) = (call.id, call.started_at);
     let callback = &call.spec.callback;
-    let (method, url) = (callback.method, callback.url.clone());
+    let (method, url) = (callback.method, callback.url.clone().into());
     let timeout = Duration::from_secs(callback.timeout_seconds.into()).min(MAX_TIMEOUT);
     let SignedRequest { headers, body } = call.into_request();
     let request = WebhookRequest {

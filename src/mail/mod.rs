@@ -12,26 +12,21 @@ use std::io::{self, Write as _};
 
 use jiff::Timestamp;
 
+use crate::domain::secret::Secret;
 use crate::domain::text::escaped;
 
 pub use crate::mail::smtp::{Smtp, SmtpConfigError, SmtpError};
 
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mail {
-    pub to: String,
-    pub subject: String,
-    pub text: String,
+    pub to: Secret,
+    pub subject: Secret,
+    pub text: Secret,
     /// One line with the link of the mail: all that is logged where there is no SMTP server.
-    pub log_line: String,
+    pub log_line: Secret,
     pub at: Timestamp,
     /// Log the mail in place of sending it, because the file is on hold.
     pub log_only: bool,
-}
-
-impl std::fmt::Debug for Mail {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Mail(…)")
-    }
 }
 
 #[derive(Debug, Clone)]
@@ -73,6 +68,7 @@ impl MailTransport {
 
 /// Logs a mail that is not sent, so that the operator can forward it.
 fn write_to_log(Mail { to, log_line, .. }: &Mail, reason: &str, stdout: bool) {
+    let (to, log_line) = (to.expose(), log_line.expose());
     tracing::info!(reason, %to, summary = %log_line, "mail not sent");
     if stdout {
         let mut out = io::stdout().lock();

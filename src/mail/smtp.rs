@@ -1,7 +1,6 @@
 //! The SMTP server of `--smtp-url` and `--mail-from`, and the delivery of one mail to it.
 
 use std::borrow::Cow;
-use std::fmt;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -18,6 +17,7 @@ use percent_encoding::percent_decode_str;
 use thiserror::Error;
 use url::{Host, ParseError, Url};
 
+use crate::domain::secret::Secret;
 use crate::domain::text::is_order_mark;
 use crate::mail::Mail;
 
@@ -30,10 +30,11 @@ const LOGIN_REJECTED: [u16; 4] = [530, 534, 535, 538];
 /// Texts of the mail library's errors that are about the server, not about the mail: no TLS, no known login.
 const SERVER_LACKS: [&str; 2] = ["STARTTLS", "authentication mechanism"];
 
-/// An SMTP server and the sender's address. `Debug` shows neither user nor password.
-#[derive(Clone)]
+/// An SMTP server and the sender's address.
+#[derive(Debug, Clone)]
 pub struct Smtp {
-    transport: SmtpTransport,
+    /// With the user and the password.
+    transport: Secret<SmtpTransport>,
     from: Mailbox,
     tls: Option<&'static str>,
 }
@@ -113,9 +114,9 @@ impl Smtp {
             .tls(tls)
             .timeout(Some(TIMEOUT));
         if let Some((user, password)) = server.login {
-            transport = transport.credentials(Credentials::new(user, password));
+            transport = transport.credentials(Credentials::new(user, password.into_exposed()));
         }
-        Ok(Self { transport: transport.build(), from, tls: name })
+        Ok(Self { transport: transport.build().into(), from, tls: name })
     }
 
     /// The use of TLS, for the log: `implicit`, `starttls` or `none`. `None` for a server on this machine.
@@ -125,15 +126,15 @@ impl Smtp {
 
     pub fn send(&self, mail: &Mail) -> Result<(), SmtpError> {
         let message = self.message(mail)?;
-        self.transport.send(&message).map_err(SmtpError::from)?;
+        self.transport.expose().send(&message).map_err(SmtpError::from)?;
         Ok(())
     }
 
     fn message(&self, mail: &Mail) -> Result<Message, SmtpError> {
-        let to = mail
-            .to
-            .parse()
-            .map_err(|_| SmtpError::permanent("the recipient's address is not valid in mail"))?;
+        let to =
+            mail.to.expose().parse().map_err(|_| {
+                SmtpError::permanent("the recipient's address is not valid in mail")
+            })?;
         // Keeps out-of-office replies away (RFC 3834).
         let automatic = HeaderName::new_from_ascii_str("Auto-Submitted");
         Message::builder()
@@ -142,17 +143,11 @@ impl Smtp {
             // The header cannot express an earlier time.
             .date(mail.at.max(Timestamp::UNIX_EPOCH).into())
             .message_id(None)
-            .raw_header(subject(&mail.subject))
+            .raw_header(subject(mail.subject.expose()))
             .raw_header(HeaderValue::new(automatic, "auto-generated".to_owned()))
             .header(ContentType::TEXT_PLAIN)
-            .body(body(&without_order_marks(&mail.text)))
+            .body(body(&without_order_marks(mail.text.expose())))
             .map_err(|_| SmtpError::permanent("the mail cannot be encoded"))
-    }
-}
-
-impl fmt::Debug for Smtp {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Smtp(…)")
     }
 }
 
@@ -212,7 +207,7 @@ struct SmtpServer {
     refuses_tls: bool,
     host: String,
     port: u16,
-    login: Option<(String, String)>,
+    login: Option<(String, Secret)>,
 }
 
 impl SmtpServer {
@@ -245,7 +240,8 @@ impl SmtpServer {
         let login = match (url.username(), url.password()) {
             ("", None) => None,
             (user, password) => {
-                let login = password.and_then(|password| Some((decode(user)?, decode(password)?)));
+                let login =
+                    password.and_then(|password| Some((decode(user)?, decode(password)?.into())));
                 Some(login.ok_or("the user and password cannot be read")?)
             }
         };
@@ -284,7 +280,8 @@ mod tests {
 
     #[test]
     fn a_url_is_parsed_with_defaults_and_escapes() {
-        let login = |user: &str, password: &str| Some((user.to_owned(), password.to_owned()));
+        let login =
+            |user: &str, password: &str| Some((user.to_owned(), password.to_owned().into()));
         let table = [
             ("smtp://mail.example.com", false, "mail.example.com", 587, None),
             ("smtps://mail.example.com/", true, "mail.example.com", 465, None),

@@ -3,8 +3,8 @@
 use jiff::Timestamp;
 
 use crate::app::{App, CallLimiter};
-use crate::domain::account::credentials::{ApiKey, Email, WebhookSecret};
-use crate::domain::account::device_login::LinkToken;
+use crate::domain::account::credentials::{ApiKey, Email, new_webhook_secret, sha256};
+use crate::domain::account::device_login::new_link_token;
 use crate::domain::account::plan::PlanLimits;
 use crate::domain::account::user::{
     ACCOUNT_DISABLED, Caller, Credential, FIRST_KEY, RegistrationPolicy, SECRET_OVERLAP, User,
@@ -12,6 +12,7 @@ use crate::domain::account::user::{
 use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::domain::mails::Credential as ReplacedCredential;
 use crate::domain::row_keys::UserKey;
+use crate::domain::secret::Secret;
 use crate::domain::time::saturating_add;
 use crate::error::{Error, Result};
 use crate::mail::MailTransport;
@@ -51,7 +52,7 @@ pub fn register(
     now: Timestamp,
 ) -> Result<Pending<NewAccount>> {
     let new = new_user(email.as_str(), plan, now)?;
-    let token = Some(LinkToken::from_random(random::bytes()?).reveal().to_owned());
+    let token = Some(new_link_token(random::bytes()?));
     let key_id = random_id()?;
     let api_key = ApiKey::from_random(random::bytes()?);
     Ok(store.write(move |tx| {
@@ -126,8 +127,8 @@ fn find_by_link(read: &ReadTx<'_>, user_id: &str, token: &str) -> Result<Option<
     let Some(user) = users::find_by_id(read, user_id)? else { return Ok(None) };
     let expected = users::confirmation_token(read, user.key)?;
     // Hashes are compared, so that the time does not reveal how much of the token is right.
-    let is_valid =
-        expected.is_some_and(|expected| LinkToken::hash_of(&expected) == LinkToken::hash_of(token));
+    let hash = |token: &str| sha256(token.as_bytes());
+    let is_valid = expected.is_some_and(|expected| hash(expected.expose()) == hash(token));
     Ok(Some(user).filter(|user| is_valid && user.disabled_at.is_none()))
 }
 
@@ -183,24 +184,24 @@ pub fn revoke_key(store: &Store, user_key: UserKey, id: String) -> Pending<()> {
     })
 }
 
-pub fn rotate_secret(app: &App, caller: &Caller) -> Result<Pending<(WebhookSecret, Timestamp)>> {
+pub fn rotate_secret(app: &App, caller: &Caller) -> Result<Pending<(Secret, Timestamp)>> {
     let (now, user_key) = (app.clock.now(), caller.user_key);
-    let secret = WebhookSecret::from_random(random::bytes()?);
+    let secret = new_webhook_secret(random::bytes()?);
     let expires = saturating_add(now, SECRET_OVERLAP);
     let mail = replacement_mail(app, user_key, now);
     Ok(app.store.write_for(user_key, move |tx| {
-        users::rotate_secret(tx, user_key, secret.reveal(), expires)?;
+        users::rotate_secret(tx, user_key, &secret, expires)?;
         mail(tx, ReplacedCredential::WebhookSecret)?;
         Ok((secret, expires))
     }))
 }
 
-pub fn rotate_alert_secret(app: &App, caller: &Caller) -> Result<Pending<WebhookSecret>> {
+pub fn rotate_alert_secret(app: &App, caller: &Caller) -> Result<Pending<Secret>> {
     let user_key = caller.user_key;
-    let secret = WebhookSecret::from_random(random::bytes()?);
+    let secret = new_webhook_secret(random::bytes()?);
     let mail = replacement_mail(app, user_key, app.clock.now());
     Ok(app.store.write_for(user_key, move |tx| {
-        users::set_alert_webhook_secret(tx, user_key, secret.reveal())?;
+        users::set_alert_webhook_secret(tx, user_key, &secret)?;
         mail(tx, ReplacedCredential::AlertWebhookSecret)?;
         Ok(secret)
     }))
@@ -256,14 +257,12 @@ pub fn disabled() -> Refusal {
 }
 
 pub(super) fn new_user(email: &str, plan: &str, now: Timestamp) -> Result<NewUser> {
-    let secret = WebhookSecret::from_random(random::bytes()?);
-    let alert_secret = WebhookSecret::from_random(random::bytes()?);
     Ok(NewUser {
         id: random_id()?,
         email: email.to_owned(),
         plan: plan.to_owned(),
-        webhook_secret: secret.reveal().to_owned(),
-        alert_webhook_secret: alert_secret.reveal().to_owned(),
+        webhook_secret: new_webhook_secret(random::bytes()?),
+        alert_webhook_secret: new_webhook_secret(random::bytes()?),
         created_at: now,
         confirmation_token: None,
     })

@@ -6,14 +6,13 @@ use std::sync::{Arc, mpsc};
 use jiff::Timestamp;
 
 use crate::app::App;
-use crate::domain::account::plan::Plans;
 use crate::domain::account::user::Caller;
 use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::domain::apply::{
     Apply, Change, ChangedKey, Difference, MAX_COMPARED, MAX_CUES, changed_keys,
 };
-use crate::domain::channel::services::{SettingKind, service};
-use crate::domain::channel::{Channel, ChannelFields, masked, masked_url};
+use crate::domain::channel::services::service;
+use crate::domain::channel::{Channel, ChannelFields};
 use crate::domain::cue::slug::Slug;
 use crate::domain::cue::{Cue, CueRequest, RequestedStatus};
 use crate::domain::ids::CueId;
@@ -21,9 +20,7 @@ use crate::domain::row_keys::{CueKey, UserKey};
 use crate::domain::time::instant_with_offset;
 use crate::error::{Error, Result};
 use crate::service::channels::{change, insert, new_id};
-use crate::service::cues::{
-    ChangeContext, FileOrigin, FoundCue, PutAction, PutCue, PutResult, delete_later,
-};
+use crate::service::cues::{ChangeContext, FoundCue, PutAction, PutResult, delete_later, new_cue};
 use crate::service::fire::MAX_OVERDUE_RUNS;
 use crate::store::accounts::idempotency::{
     IdempotencyRequest, StoredResponse, find_response, store_response,
@@ -57,15 +54,14 @@ pub fn look(
     mut room: usize,
 ) -> Result<Vec<Seen>> {
     let look_at = |request: &CueRequest| {
-        let put = PutCue { request, origin: None };
         let slug = request.fields.slug.as_ref();
         let stored = slug.map_or(Ok(None), |slug| cues::find_by_slug(read, user_key, slug))?;
         let Some(stored) = stored else {
             let id = CueId::generate(now, random::fill)?.to_string();
-            let new = Some(put.new_cue(&id, user_key, now));
+            let new = Some(new_cue(request, &id, user_key, now));
             return Ok(Seen { version: None, payload: Vec::new(), new });
         };
-        let payload = compare_payloads(read, &stored, put, &mut room)?;
+        let payload = compare_payloads(read, &stored, request, &mut room)?;
         Ok(Seen { version: Some(version(&stored)), payload, new: None })
     };
     request.cues.iter().map(look_at).collect()
@@ -75,10 +71,10 @@ pub fn look(
 fn compare_payloads(
     read: &ReadTx<'_>,
     stored: &Cue,
-    put: PutCue<'_>,
+    put: &CueRequest,
     room: &mut usize,
 ) -> Result<Vec<ChangedKey>> {
-    let new = put.payload().map(|payload| payload.body.as_str());
+    let new = put.new_payload().map(|payload| payload.body.as_str());
     let (was_there, is_there) = (stored.payload_key.is_some(), new.is_some());
     let whole = ChangedKey { name: None, was_there, is_there };
     let (Some(key), Some(new)) = (stored.payload_key, new) else {
@@ -133,11 +129,7 @@ pub fn apply(
 ) -> Result<(Pending<Attempt>, mpsc::Receiver<Attempt>)> {
     let (now, user_key) = (app.clock.now(), caller.user_key);
     let job = Job {
-        user_key,
-        now,
-        plans: app.config.plans.clone(),
         context: ChangeContext::new(app, caller, now),
-        origin: FileOrigin { namespace: request.namespace.clone(), adopts: request.adopts },
         new_channels: request.channels.iter().map(|_| new_id()).collect::<Result<_>>()?,
         request,
     };
@@ -167,11 +159,7 @@ pub fn apply(
 }
 
 struct Job {
-    user_key: UserKey,
-    now: Timestamp,
-    plans: Plans,
     context: ChangeContext,
-    origin: FileOrigin,
     /// An id for each channel, if it is created.
     new_channels: Vec<String>,
     request: Arc<Apply>,
@@ -181,15 +169,16 @@ impl Job {
     /// Refusals do not end it, so that all are found. `None` if a cue is not as it was seen.
     fn write(&self, tx: &WriteTx<'_>, seen: Vec<Seen>) -> Result<Option<Applied>> {
         let mut applied = Applied::default();
-        let (bytes, ..) = users::stored_bytes(tx, self.user_key)?;
-        let stored = channels::list(tx, self.user_key)?;
+        let user_key = self.context.user_key;
+        let (bytes, ..) = users::stored_bytes(tx, user_key)?;
+        let stored = channels::list(tx, user_key)?;
         for (new, id) in self.request.channels.iter().zip(&self.new_channels) {
             let about = Some(("channels", new.name.clone()));
             applied.add(about, tx.part(|tx| self.put_channel(tx, id, new, &stored)))?;
         }
         let pruned = accepted(tx.part(|tx| self.prune(tx)))?;
-        let ignores_limits = self.request.ignores_limits || pruned.is_err();
         let pruned = pruned.map_err(|refusal| applied.refused.push((None, refusal)));
+        let ignores_limits = self.request.ignores_limits || pruned.is_err();
         let pruned = pruned.unwrap_or_default();
         let mut cues: Vec<_> = self.request.cues.iter().zip(seen).collect();
         // Those that become paused come first: they make room.
@@ -197,24 +186,25 @@ impl Job {
         let (mut fired, mut room) = (0, MAX_BEFORE);
         for (request, seen) in cues {
             let slug = request.fields.slug.as_ref();
-            let cue = slug.map_or(Ok(None), |slug| cues::find_by_slug(tx, self.user_key, slug))?;
+            let cue = slug.map_or(Ok(None), |slug| cues::find_by_slug(tx, user_key, slug))?;
             if cue.as_ref().map(version) != seen.version {
                 return Ok(None);
             }
             let key = slug.map_or("", |slug| self.request.key(slug.as_str())).to_owned();
             let about = Some(("cues", key.clone()));
             let mut done = tx.part(|tx| self.put_cue(tx, key, request, cue, seen));
-            if let Ok((change, _)) = &mut done {
+            if let Ok(change) = &mut done {
                 keep_small(change, &mut room);
+                fired += change.fired;
             }
-            fired += applied.add(about, done)?.unwrap_or_default();
+            applied.add(about, done)?;
             if fired > MAX_OVERDUE_RUNS {
                 applied.refused = vec![(None, too_many_runs())];
                 return Ok(Some(applied));
             }
         }
         let freed = pruned.iter().map(|cue| cue.payload_bytes).sum();
-        let full = users::storage_refusal(tx, &self.plans, self.user_key, bytes, freed)?;
+        let full = users::storage_refusal(tx, self.context.firer.plans(), user_key, bytes, freed)?;
         applied.refused.extend(full.map(|refusal| (None, refusal)));
         let limits = [ErrorCode::CueLimitExceeded, ErrorCode::StorageLimitExceeded];
         applied.refused.retain(|(_, it)| !(ignores_limits && limits.contains(&it.code)));
@@ -230,7 +220,6 @@ impl Job {
         Change { next_run_before, ..Change::new("cue", key, "delete", id) }
     }
 
-    /// Returns the number of overdue runs that fired as well.
     fn put_cue(
         &self,
         tx: &WriteTx<'_>,
@@ -238,35 +227,33 @@ impl Job {
         request: &CueRequest,
         cue: Option<Cue>,
         seen: Seen,
-    ) -> Result<(Change, usize)> {
-        let put = PutCue { request, origin: Some(&self.origin) };
+    ) -> Result<Change> {
         let has_other_payload = !seen.payload.is_empty();
         let found = cue.map(|cue| FoundCue { cue, has_other_payload });
         let result = match (&found, seen.new) {
-            (Some(found), _) => self.context.replace(tx, found, put)?,
-            (None, Some(new)) => self.context.insert(tx, new?, put)?,
+            (Some(found), _) => self.context.replace(tx, found, request)?,
+            (None, Some(new)) => self.context.insert(tx, new?, request)?,
             (None, None) => return Err(Error::fault("a cue to create was not prepared")),
         };
         let PutResult { action, cue: after, changed, next_run_before, fired } = result;
-        let (id, next_run) = (Some(after.id.clone()), after.next_run.map(instant_with_offset));
-        let mut change = match action {
-            PutAction::Created => Change::new("cue", key, "create", self.new_id(&after.id)),
-            PutAction::Updated => Change::new("cue", key, "change", id),
-            PutAction::Unchanged => Change::new("cue", key, "unchanged", id),
+        let id = Some(after.id.clone());
+        let (action, id) = match action {
+            PutAction::Created => ("create", id.filter(|_| !self.request.is_dry_run)),
+            PutAction::Updated => ("change", id),
+            PutAction::Unchanged => ("unchanged", id),
         };
-        (change.next_run, change.next_run_before) =
-            (next_run, next_run_before.map(instant_with_offset));
+        let mut change = Change {
+            next_run: after.next_run.map(instant_with_offset),
+            next_run_before: next_run_before.map(instant_with_offset),
+            fired,
+            ..Change::new("cue", key, action, id)
+        };
         if let Some(FoundCue { cue: before, .. }) = found.filter(|_| !changed.is_empty()) {
             let (before, after) = (Box::new(before), Box::new(after));
             let payload = seen.payload;
-            change.difference = Difference::Cue { before, after, fields: changed, payload };
+            change.difference = Some(Difference::Cue { before, after, fields: changed, payload });
         }
-        Ok((change, fired))
-    }
-
-    /// The id of what is created, and stays.
-    fn new_id(&self, id: &str) -> Option<String> {
-        (!self.request.is_dry_run).then(|| id.to_owned())
+        Ok(change)
     }
 
     fn prune(&self, tx: &WriteTx<'_>) -> Result<Vec<NamedCue>> {
@@ -277,7 +264,7 @@ impl Job {
         let named = cues.iter().filter_map(|cue| cue.fields.slug.as_ref()).map(Slug::as_str);
         let stays: BTreeSet<&str> = named.chain(kept.iter().map(String::as_str)).collect();
         let limit = stays.len() + MAX_CUES + 1;
-        let mut pruned = cues::list_namespace(tx, self.user_key, namespace, limit)?;
+        let mut pruned = cues::list_namespace(tx, self.context.user_key, namespace, limit)?;
         pruned.retain(|cue| !stays.contains(cue.slug.as_str()));
         if pruned.len() > MAX_CUES {
             let reason = format!(
@@ -286,7 +273,7 @@ impl Job {
             return Err(Refusal::invalid_value(["body", "prune"], &reason, true).into());
         }
         for cue in &pruned {
-            delete_later(tx, self.user_key, &cue.id, self.now)?;
+            delete_later(tx, self.context.user_key, &cue.id, self.context.firer.now())?;
         }
         Ok(pruned)
     }
@@ -297,7 +284,8 @@ impl Job {
         id: &str,
         new: &ChannelFields,
         stored: &[Channel],
-    ) -> Result<(Change, usize)> {
+    ) -> Result<Change> {
+        let (user_key, now) = (self.context.user_key, self.context.firer.now());
         let mut named = stored.iter().filter(|it| it.fields.name == new.name);
         let (first, second) = (named.next(), named.next());
         if let (Some(Channel { id, .. }), Some(Channel { id: second, .. })) = (first, second) {
@@ -306,39 +294,33 @@ impl Job {
             );
             return Err(Error::refused(ErrorCode::InvalidState, message));
         }
-        let change_to = |action, id| (Change::new("channel", new.name.clone(), action, id), 0);
+        let change_to = |action, id| Change::new("channel", new.name.clone(), action, id);
         let Some(channel) = first else {
-            insert(tx, self.user_key, id, new, self.now)?;
-            return Ok(change_to("create", self.new_id(id)));
+            insert(tx, user_key, id, new, now)?;
+            // What a dry run creates does not stay.
+            let id = (!self.request.is_dry_run).then(|| id.to_owned());
+            return Ok(change_to("create", id));
         };
         check_replaced(&channel.fields, new)?;
         let id = Some(channel.id.clone());
         if channel.fields == *new {
             return Ok(change_to("unchanged", id));
         }
-        change(tx, channel, new, self.now)?;
-        let (mut done, fired) = change_to("change", id);
+        change(tx, channel, new, now)?;
         let (before, after) = (Box::new(channel.fields.clone()), Box::new(new.clone()));
-        done.difference = Difference::Channel { before, after };
-        Ok((done, fired))
+        let difference = Some(Difference::Channel { before, after });
+        Ok(Change { difference, ..change_to("change", id) })
     }
 }
 
 impl Applied {
     /// Adds a change or a refusal. Errors: those that end the write.
-    fn add(
-        &mut self,
-        about: Option<(&'static str, String)>,
-        done: Result<(Change, usize)>,
-    ) -> Result<Option<usize>> {
+    fn add(&mut self, about: Option<(&'static str, String)>, done: Result<Change>) -> Result<()> {
         match accepted(done)? {
-            Ok((change, fired)) => {
-                self.changes.push(change);
-                return Ok(Some(fired));
-            }
+            Ok(change) => self.changes.push(change),
             Err(refusal) => self.refused.push((about, refusal)),
         }
-        Ok(None)
+        Ok(())
     }
 }
 
@@ -348,12 +330,12 @@ fn version(cue: &Cue) -> (CueKey, Timestamp, Option<i64>) {
 
 /// Forgets what a cue was before, if that is more than there is room for: a short request can change many large cues.
 fn keep_small(change: &mut Change, room: &mut usize) {
-    let Difference::Cue { before, .. } = &change.difference else { return };
-    let headers = before.fields.callback.iter().flat_map(|callback| &callback.headers);
+    let Some(Difference::Cue { before, .. }) = &change.difference else { return };
+    let headers = before.fields.callback.iter().flat_map(|callback| callback.headers.expose());
     let bytes = headers.map(|(name, value)| name.len() + value.len()).sum();
     match room.checked_sub(bytes) {
         Some(left) => *room = left,
-        None => change.difference = Difference::Nothing,
+        None => change.difference = None,
     }
 }
 
@@ -385,13 +367,9 @@ fn check_replaced(stored: &ChannelFields, new: &ChannelFields) -> Result<()> {
         return Err(Refusal::invalid_value(["body", "type"], &reason, given).into());
     }
     for setting in service(new.channel_type).settings {
-        let masked = match setting.kind {
-            SettingKind::Secret => masked,
-            SettingKind::SecretUrl => masked_url,
-            _ => continue,
-        };
         let (before, now) = (stored.settings.get(setting.name), new.settings.get(setting.name));
-        if now.is_some() && now == before.map(masked).as_deref() {
+        let masked = before.map(|secret| setting.kind.shown(secret));
+        if setting.kind.is_secret() && now.is_some() && now == masked.as_deref() {
             let reason = "is the masked form of the secret; send the secret itself";
             return Err(Refusal::invalid_value(["body", setting.name], reason, now).into());
         }

@@ -495,7 +495,7 @@ fn enqueue(
     // For its host: the request is made again when it is sent.
     let url = service(channel.fields.channel_type)
         .request
-        .map(|request| request(&channel.fields.settings, &message).url);
+        .map(|request| request(&channel.fields.settings, &message).url.into_exposed());
     if url.is_none() {
         mails::count(tx, channel.user_key, now)?;
     }

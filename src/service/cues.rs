@@ -9,7 +9,7 @@ use crate::app::App;
 use crate::domain::account::plan::Plans;
 use crate::domain::account::user::Caller;
 use crate::domain::api_error::{ErrorCode, Refusal};
-use crate::domain::cue::{Cue, CueRequest, CueStatus, Payload};
+use crate::domain::cue::{Cue, CueRequest, CueStatus, FileOrigin, Payload};
 use crate::domain::cue_fields::{Overlap, Policies};
 use crate::domain::ids::CueId;
 use crate::domain::notification::event::EventType;
@@ -86,9 +86,9 @@ fn joined(warning: Option<&str>, hint: Option<&str>) -> Option<String> {
 }
 
 pub(super) struct ChangeContext {
-    user_key: UserKey,
+    pub user_key: UserKey,
     limits: CueLimits,
-    firer: CueFirer,
+    pub firer: CueFirer,
 }
 
 impl ChangeContext {
@@ -157,10 +157,10 @@ impl ChangeContext {
         Ok((cue, fired))
     }
 
-    /// Creates `cue`, which [`PutCue::new_cue`] has made.
-    pub(super) fn insert(&self, tx: &WriteTx<'_>, cue: Cue, put: PutCue<'_>) -> Result<PutResult> {
-        let cue = self.limits.insert(tx, cue, put.payload(), self.firer.now())?;
-        if let Some(origin) = put.origin {
+    /// Creates `cue`, which [`new_cue`] has made.
+    pub(super) fn insert(&self, tx: &WriteTx<'_>, cue: Cue, put: &CueRequest) -> Result<PutResult> {
+        let cue = self.limits.insert(tx, cue, put.new_payload(), self.firer.now())?;
+        if let Some(origin) = &put.origin {
             cues::set_source(tx, cue.key, &origin.namespace)?;
         }
         Ok(PutResult::created(cue))
@@ -171,19 +171,19 @@ impl ChangeContext {
         &self,
         tx: &WriteTx<'_>,
         found: &FoundCue,
-        put: PutCue<'_>,
+        put: &CueRequest,
     ) -> Result<PutResult> {
-        let mut result = put.applied_to(tx, found, self.firer.now())?;
+        let mut result = put_onto(tx, found, put, self.firer.now())?;
         let is_updated = result.action == PutAction::Updated;
         // Otherwise it is that of the cue, or there is no change.
-        if let Some(origin) = put.origin.filter(|it| it.adopts) {
+        if let Some(origin) = put.origin.as_ref().filter(|it| it.adopts) {
             cues::set_source(tx, found.cue.key, &origin.namespace)?;
         }
         if is_updated {
-            (result.cue, result.fired) = self.save(tx, &found.cue, result.cue, put.request)?;
+            (result.cue, result.fired) = self.save(tx, &found.cue, result.cue, put)?;
         }
         if result.changed.contains(&PAYLOAD) {
-            result.cue.payload_key = cues::set_payload(tx, result.cue.key, put.payload())?;
+            result.cue.payload_key = cues::set_payload(tx, result.cue.key, put.new_payload())?;
         }
         Ok(result)
     }
@@ -242,49 +242,16 @@ fn check_slug(tx: &WriteTx<'_>, cue: &Cue) -> Result<()> {
     }
 }
 
-/// The body of a PUT, and the file that it comes from.
-#[derive(Debug, Clone)]
-pub struct PutRequest {
-    pub request: CueRequest,
-    pub origin: Option<FileOrigin>,
-}
-
-impl PutRequest {
-    pub fn cue(&self) -> PutCue<'_> {
-        PutCue { request: &self.request, origin: self.origin.as_ref() }
+/// Errors: `slug_taken`, if the file would change a cue that is not its own.
+fn check_origin(read: &ReadTx<'_>, origin: &FileOrigin, cue: &Cue) -> Result<()> {
+    if origin.adopts || cues::find_source(read, cue.key)?.as_ref() == Some(&origin.namespace) {
+        return Ok(());
     }
-}
-
-/// A cue that a PUT describes: the one with its slug becomes it, or is created.
-#[derive(Debug, Clone, Copy)]
-pub struct PutCue<'a> {
-    pub request: &'a CueRequest,
-    pub origin: Option<&'a FileOrigin>,
-}
-
-/// The file that a PUT comes from.
-#[derive(Debug, Clone)]
-pub struct FileOrigin {
-    /// Its namespace; empty if it has none.
-    pub namespace: String,
-    /// It takes over a cue that is not its own.
-    pub adopts: bool,
-}
-
-impl FileOrigin {
-    /// Errors: `slug_taken`, if the file would change a cue that is not its own.
-    fn check(&self, read: &ReadTx<'_>, cue: &Cue) -> Result<()> {
-        let is_own =
-            || Ok::<_, Error>(cues::find_source(read, cue.key)?.as_ref() == Some(&self.namespace));
-        if self.adopts || is_own()? {
-            return Ok(());
-        }
-        let message = format!(
-            "The cue {} was made by hand, or from a file with another namespace: use another slug, or adopt it",
-            cue.id
-        );
-        Err(Error::refused(ErrorCode::SlugTaken, message))
-    }
+    let message = format!(
+        "The cue {} was made by hand, or from a file with another namespace: use another slug, or adopt it",
+        cue.id
+    );
+    Err(Error::refused(ErrorCode::SlugTaken, message))
 }
 
 /// The cue that a PUT changes.
@@ -314,53 +281,61 @@ pub struct PutResult {
     pub fired: usize,
 }
 
-impl PutCue<'_> {
-    /// What a PUT would do. The limits of the plan are not checked: they are about all cues that are written.
-    /// Refused as [`put`].
-    pub fn dry_run(&self, read: &ReadTx<'_>, caller: &Caller, now: Timestamp) -> Result<PutResult> {
-        match self.find(read, caller.user_key)? {
-            Some(found) => self.applied_to(read, &found, now),
-            None => Ok(PutResult::created(self.new_cue(CueId::NONE, caller.user_key, now)?)),
-        }
+/// What a PUT would do. The limits of the plan are not checked: they are about all cues that are written.
+/// Refused as [`put`].
+pub fn dry_run(
+    read: &ReadTx<'_>,
+    caller: &Caller,
+    put: &CueRequest,
+    now: Timestamp,
+) -> Result<PutResult> {
+    match find_put(read, caller.user_key, put)? {
+        Some(found) => put_onto(read, &found, put, now),
+        None => Ok(PutResult::created(new_cue(put, CueId::NONE, caller.user_key, now)?)),
     }
+}
 
-    /// The cue that a PUT creates, without its payload.
-    pub(super) fn new_cue(&self, id: &str, user_key: UserKey, now: Timestamp) -> Result<Cue> {
-        let CueRequest { fields, status, schedule, .. } = self.request;
-        let (fields, schedule) = (fields.clone(), schedule.clone());
-        let request = CueRequest { fields, status: *status, schedule, ..CueRequest::default() };
-        Ok(request.into_cue(id.to_owned(), user_key, now)?)
-    }
+/// The cue that a PUT creates, without its payload.
+pub(super) fn new_cue(
+    put: &CueRequest,
+    id: &str,
+    user_key: UserKey,
+    now: Timestamp,
+) -> Result<Cue> {
+    let CueRequest { fields, status, schedule, .. } = put;
+    let (fields, schedule) = (fields.clone(), schedule.clone());
+    let request = CueRequest { fields, status: *status, schedule, ..CueRequest::default() };
+    Ok(request.into_cue(id.to_owned(), user_key, now)?)
+}
 
-    /// What a PUT makes of the cue that was found.
-    /// Errors: `slug_taken`, if it would change a cue that is not its own.
-    fn applied_to(&self, read: &ReadTx<'_>, found: &FoundCue, now: Timestamp) -> Result<PutResult> {
-        let (before, mut cue) = (&found.cue, found.cue.clone());
-        let mut changed = cue.apply(self.request, now)?;
-        changed.extend(found.has_other_payload.then_some(PAYLOAD));
-        if changed.is_empty() {
-            cue = before.clone();
-        } else if let Some(origin) = self.origin {
-            origin.check(read, before)?;
-        }
-        let action = if changed.is_empty() { PutAction::Unchanged } else { PutAction::Updated };
-        Ok(PutResult { action, cue, changed, next_run_before: before.next_run, fired: 0 })
+/// What a PUT makes of the cue that was found.
+/// Errors: `slug_taken`, if it would change a cue that is not its own.
+fn put_onto(
+    read: &ReadTx<'_>,
+    found: &FoundCue,
+    put: &CueRequest,
+    now: Timestamp,
+) -> Result<PutResult> {
+    let (before, mut cue) = (&found.cue, found.cue.clone());
+    let mut changed = cue.apply(put, now)?;
+    changed.extend(found.has_other_payload.then_some(PAYLOAD));
+    let mut action = PutAction::Updated;
+    if changed.is_empty() {
+        (cue, action) = (before.clone(), PutAction::Unchanged);
+    } else if let Some(origin) = &put.origin {
+        check_origin(read, origin, before)?;
     }
+    Ok(PutResult { action, cue, changed, next_run_before: before.next_run, fired: 0 })
+}
 
-    pub(super) fn payload(&self) -> Option<&Payload> {
-        self.request.payload.as_ref().and_then(Option::as_ref)
-    }
-
-    /// Finds the cue with the slug.
-    fn find(&self, read: &ReadTx<'_>, user_key: UserKey) -> Result<Option<FoundCue>> {
-        let Some(slug) = &self.request.fields.slug else { return Ok(None) };
-        let Some(id) = cues::find_id_of_slug(read, user_key, slug)? else { return Ok(None) };
-        let found = cues::find_with_payload(read, user_key, &id)?;
-        Ok(found.map(|(cue, stored)| {
-            let has_other_payload = self.payload().map(|it| &it.body) != stored.as_ref();
-            FoundCue { cue, has_other_payload }
-        }))
-    }
+/// Finds the cue with the slug of a PUT.
+fn find_put(read: &ReadTx<'_>, user_key: UserKey, put: &CueRequest) -> Result<Option<FoundCue>> {
+    let slug = put.fields.slug.as_ref();
+    let found = slug.map_or(Ok(None), |slug| cues::find_by_slug(read, user_key, slug))?;
+    let Some(cue) = found else { return Ok(None) };
+    let payload = cue.payload_key.map(|key| cues::find_payload(read, cue.key, key)).transpose()?;
+    let has_other_payload = put.new_payload().map(|it| &it.body) != payload.flatten().as_ref();
+    Ok(Some(FoundCue { cue, has_other_payload }))
 }
 
 impl PutResult {
@@ -372,17 +347,14 @@ impl PutResult {
 
 /// Writes nothing if the cue is already as described. Refused with `cue_limit_exceeded`, `storage_limit_exceeded`,
 /// `slug_taken`, `invalid_schedule`, and as a validation error if the transport is another one.
-pub fn put(app: &App, caller: &Caller, wanted: Arc<PutRequest>) -> Result<Pending<PutResult>> {
+pub fn put(app: &App, caller: &Caller, put: Arc<CueRequest>) -> Result<Pending<PutResult>> {
     let (now, user_key) = (app.clock.now(), caller.user_key);
     let (plans, context) = (app.config.plans.clone(), ChangeContext::new(app, caller, now));
     let id = CueId::generate(now, random::fill)?.to_string();
     Ok(app.store.write_for(user_key, move |tx| {
-        users::check_storage_quota(tx, &plans, user_key, || {
-            let put = wanted.cue();
-            match put.find(tx, user_key)? {
-                Some(found) => context.replace(tx, &found, put),
-                None => context.insert(tx, put.new_cue(&id, user_key, now)?, put),
-            }
+        users::check_storage_quota(tx, &plans, user_key, || match find_put(tx, user_key, &put)? {
+            Some(found) => context.replace(tx, &found, &put),
+            None => context.insert(tx, new_cue(&put, &id, user_key, now)?, &put),
         })
     }))
 }

@@ -5,10 +5,10 @@ use std::net::IpAddr;
 use jiff::Timestamp;
 
 use crate::app::App;
-use crate::domain::account::credentials::{ApiKey, Email};
+use crate::domain::account::credentials::{ApiKey, Email, sha256};
 use crate::domain::account::device_login::{
-    DeviceCode, LIFETIME, LinkStatus, LinkToken, LoginPurpose, LoginState, MAX_CODES, MAX_MAILS,
-    MAX_MAILS_PER_CODE, MAX_SHOWN_KEYS, OtherKeys, RATE_WINDOW, UserCode,
+    DeviceCode, LIFETIME, LinkStatus, LoginPurpose, LoginState, MAX_CODES, MAX_MAILS,
+    MAX_MAILS_PER_CODE, MAX_SHOWN_KEYS, OtherKeys, RATE_WINDOW, UserCode, new_link_token,
 };
 use crate::domain::account::rate_limit::rate_limit_address;
 use crate::domain::account::user::{ApiKeyInfo, KEYS_REVOKED, RegistrationPolicy, User};
@@ -87,7 +87,7 @@ pub fn submit_email(
     client: IpAddr,
     now: Timestamp,
 ) -> Result<Pending<SubmittedEmail>> {
-    let token = LinkToken::from_random(random::bytes()?);
+    let token = new_link_token(random::bytes()?);
     let fixed = app.config.registration;
     let base = app.config.public_url.clone();
     Ok(app.store.write(move |tx| {
@@ -111,13 +111,19 @@ pub fn submit_email(
             device_logins::mark_email_sent(tx, &hash)?;
             return Ok(SubmittedEmail { mail: None, is_confirmed, user_code });
         }
-        device_logins::save_link(tx, &hash, email.as_str(), &token.hash(), now)?;
-        let link = format!("{base}/v1/auth/verify?token={}&user_code={user_code}", token.reveal());
+        device_logins::save_link(
+            tx,
+            &hash,
+            email.as_str(),
+            &sha256(token.expose().as_bytes()),
+            now,
+        )?;
+        let link = format!("{base}/v1/auth/verify?token={}&user_code={user_code}", token.expose());
         let mail = Mail {
-            to: email.as_str().to_owned(),
-            subject: "Confirm your device".to_owned(),
-            text: mail_text(&user_code, &link, client, now),
-            log_line: link,
+            to: email.as_str().to_owned().into(),
+            subject: "Confirm your device".to_owned().into(),
+            text: mail_text(&user_code, &link, client, now).into(),
+            log_line: link.into(),
             at: now,
             log_only: meta::is_held(tx)?,
         };
@@ -147,7 +153,7 @@ pub fn find_to_confirm(
     let Some(login) = device_logins::find_by_text(read, text)? else {
         return Ok(Err(LinkStatus::Unknown));
     };
-    let link = login.link_status(&LinkToken::hash_of(token), now);
+    let link = login.link_status(&sha256(token.as_bytes()), now);
     let (LinkStatus::Valid, Some(email)) = (link, login.email) else { return Ok(Err(link)) };
     let user = users::find_by_email(read, &email)?;
     let other_keys = match &user {
@@ -170,7 +176,7 @@ pub fn approve(
     other_keys: Option<OtherKeys>,
     now: Timestamp,
 ) -> Result<Pending<LinkStatus>> {
-    let token_hash = LinkToken::hash_of(token);
+    let token_hash = sha256(token.as_bytes());
     let (fixed, plan) = (app.config.registration, app.config.plans.default_plan());
     let (max_keys, calls) = (app.config.plans.max_keys(), app.unconfirmed_calls.clone());
     // Random bytes are read outside the write transaction; the email address is known only inside it.

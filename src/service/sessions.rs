@@ -146,7 +146,7 @@ pub fn create_link(
 
 pub fn link_url(base: &str, link: &NewSessionLink) -> String {
     // In the fragment, which a browser sends to no server and no proxy logs.
-    format!("{base}/#/enter/{}", link.token.reveal())
+    format!("{base}/#/enter/{}", link.token.expose())
 }
 
 pub fn record_seen(

@@ -13,9 +13,10 @@ use crate::domain::row_keys::UserKey;
 use crate::domain::test_call::{TEST_CUE_ID, TestCall, TestCallResult};
 use crate::domain::webhook::callback::Callback;
 use crate::domain::webhook::delivery::DeliverySpec;
+use crate::domain::webhook::signature::WebhookSecrets;
 use crate::error::{Error, Result};
 use crate::store::ReadTx;
-use crate::store::accounts::users::{self, StoredSecrets};
+use crate::store::accounts::users;
 use crate::store::db::meta;
 use crate::store::executions::delivery_queue;
 
@@ -25,7 +26,7 @@ const NO_THREAD_RETRY_AFTER: u32 = 5;
 /// The account that makes a test call.
 pub struct TestSender {
     user_key: UserKey,
-    secrets: StoredSecrets,
+    secrets: WebhookSecrets,
     is_unconfirmed: bool,
 }
 
@@ -61,10 +62,8 @@ pub fn start(
         spec: DeliverySpec {
             cue_id: TEST_CUE_ID.to_owned(),
             callback,
-            payload: payload.map(|payload| payload.body),
-            secret: secrets.current,
-            previous_webhook_secret: secrets.previous,
-            previous_webhook_secret_expires_at: secrets.previous_expires_at,
+            payload: payload.map(|payload| payload.body.into()),
+            secrets,
         },
     };
     let on_result = move |result| {

@@ -9,14 +9,16 @@ use crate::domain::channel::{ChannelType, Quiet, Settings};
 use crate::domain::execution::NextStep;
 use crate::domain::notification::NotificationKind;
 use crate::domain::row_keys::{CueKey, ExecutionKey, UserKey};
+use crate::domain::secret::Secret;
 use crate::domain::webhook::callback::destination_hash;
+use crate::domain::webhook::signature::WebhookSecrets;
 use crate::error::Result;
 use crate::store::alerts::{AlertSubject, subject_columns};
-use crate::store::db::columns::{row, select};
+use crate::store::db::columns::{row, select, webhook_secret_columns};
 use crate::store::fair_queue::{self, FairQueue, Grant, ReadyRow, Rotation};
 use crate::store::{ReadTx, WakeSet, WriteTx};
 
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct NewNotification {
     pub id: String,
     pub user_key: UserKey,
@@ -47,7 +49,7 @@ impl Recipient {
 }
 
 /// The channel of a message, as it is when the message is sent.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct ChannelRef {
     pub key: i64,
     pub channel_type: ChannelType,
@@ -59,27 +61,25 @@ pub struct ChannelRef {
 row!(channel_columns, "channels.", ChannelRef { key, channel_type = "channels.type", settings, failures, quiet });
 
 row! { columns, "",
-/// A notification that is ready to be sent. It contains secrets and must not be logged.
-#[derive(Clone)]
+/// A notification that is ready to be sent.
+#[derive(Debug, Clone)]
 pub struct Notification {
     pub key: i64 = "outbox.key",
     pub user_key: UserKey = "outbox.user_key",
     pub id: String = "outbox.id",
     pub kind: NotificationKind,
-    pub url: Option<String>,
+    pub url: Option<Secret>,
     /// Fairness key of the host and port; `None` for a mail.
     pub destination: Option<i64> = "destination_hash",
-    pub body: String,
+    pub body: Secret,
     pub attempts: u32,
     pub created_at: Timestamp = "outbox.created_at",
     pub user_id: String = "users.id",
     pub email: String,
     pub is_confirmed: bool = "confirmed_at IS NOT NULL",
     pub disabled_at: Option<Timestamp>,
-    pub webhook_secret: String,
-    pub previous_webhook_secret: Option<String>,
-    pub previous_webhook_secret_expires_at: Option<Timestamp>,
-    pub alert_webhook_secret: String,
+    pub secrets: WebhookSecrets = (webhook_secret_columns),
+    pub alert_webhook_secret: Secret,
     pub channel: Option<ChannelRef> = (channel_columns),
 } }
 

@@ -11,6 +11,7 @@ use crate::domain::ids::ExecutionId;
 use crate::domain::row_keys::{CueKey, UserKey};
 use crate::domain::time::saturating_sub;
 use crate::error::Result;
+use crate::store::accounts::users::{self, CueCounts};
 use crate::store::cues::due_cues::{MissedRuns, missed_columns};
 use crate::store::db::columns::{row, row_count};
 use crate::store::db::counters::hour_columns;
@@ -178,9 +179,8 @@ macro_rules! count {
     };
 }
 
-const CUES: &str = "SELECT active_cues, paused_cues, completed_cues, failed_cues,
-        (SELECT count(*) FROM cues JOIN consecutive_failures ON cue_key = cues.key WHERE user_key = ?1)
-   FROM users WHERE key = ?1";
+const COUNT_FAILING: &str =
+    "SELECT count(*) FROM cues JOIN consecutive_failures ON cue_key = cues.key WHERE user_key = ?1";
 
 const NEXT: &str = "SELECT id, name, next_run, timezone FROM cues
   WHERE user_key = ?1 AND status = 'active' AND next_run IS NOT NULL ORDER BY next_run LIMIT ?2 + 0";
@@ -226,15 +226,6 @@ const WORKERS: &str = "SELECT coalesce(sum(last_heartbeat > ?2), 0),
    FROM workers WHERE user_key = ?1";
 
 row! {
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct CueCounts {
-    pub active: i64,
-    pub paused: i64,
-    pub completed: i64,
-    pub failed: i64,
-    pub failing: i64,
-} }
-row! {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NextRun {
     pub cue_id: String,
@@ -270,6 +261,7 @@ pub struct WorkerCounts {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Overview {
     pub cues: CueCounts,
+    pub failing_count: i64,
     pub next: Vec<NextRun>,
     pub failing: Vec<FailingCue>,
     pub missed: Vec<(String, String, MissedRuns)>,
@@ -289,7 +281,8 @@ pub struct FailingCue {
 pub fn overview(read: &ReadTx<'_>, user_key: UserKey, now: Timestamp) -> Result<Overview> {
     let before = |age| saturating_sub(now, age);
     Ok(Overview {
-        cues: read.one(CUES, [user_key])?,
+        cues: users::stored_cue_counts(read, user_key)?,
+        failing_count: read.one(COUNT_FAILING, [user_key])?,
         next: read.all(NEXT, (user_key, MAX_NEXT))?,
         failing: failing(read, user_key)?,
         missed: read.all(MISSED, (user_key, MAX_MISSED))?,
@@ -361,8 +354,7 @@ crate::store::test_support::plan_test! { every_statement_uses_its_index:
     EXPIRED_HOURS => "SEARCH users USING INTEGER PRIMARY KEY (rowid>?)",
     EXPIRED_HOURS => "SEARCH hourly_stats USING PRIMARY KEY (user_key=? AND hour<?)",
     DELETE_HOURS => "SEARCH hourly_stats USING PRIMARY KEY (user_key=? AND hour=?)",
-    CUES => "SEARCH users USING INTEGER PRIMARY KEY (rowid=?)",
-    CUES => "SEARCH cues USING INDEX cues_by_user (user_key=?)",
+    COUNT_FAILING => "SEARCH cues USING INDEX cues_by_user (user_key=?)",
     NEXT => "cues_by_user_and_status (user_key=? AND status=?)",
     NEXT => "USE TEMP B-TREE FOR ORDER BY",
     FAILING => "SEARCH cues USING INDEX cues_by_user (user_key=?)",

@@ -132,6 +132,7 @@ fn command(worker: &Shared, run: &Run, name: &str, outcome: &Path) -> Command {
         command.env_remove(name);
     }
     let attempt = claim.attempt.to_string();
+    let key = connection.key.as_ref().filter(|_| worker.settings.passes_key);
     command.env("CUED_URL", &connection.url).env("CUEAPI_BASE_URL", &connection.url);
     for (name, value) in [
         ("EXECUTION_ID", Some(claim.execution_id.as_str())),
@@ -143,7 +144,7 @@ fn command(worker: &Shared, run: &Run, name: &str, outcome: &Path) -> Command {
         ("WORKER_ID", Some(&worker.settings.worker_id)),
         ("PAYLOAD", Some(claim.payload.get()).filter(|payload| payload.len() <= MAX_PAYLOAD)),
         ("OUTCOME_FILE", outcome.to_str()),
-        ("API_KEY", connection.key.as_deref().filter(|_| worker.settings.passes_key)),
+        ("API_KEY", key.map(|key| key.expose().as_str())),
     ] {
         if let Some(value) = value {
             // An environment has no NUL.

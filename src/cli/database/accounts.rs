@@ -110,7 +110,7 @@ impl UserAction {
                 print_new_key(&[
                     ("user", &new.id),
                     ("email", &new.email),
-                    ("api key", new.api_key.reveal()),
+                    ("api key", new.api_key.expose()),
                 ])
             }
             Self::List => list_users(database),
@@ -179,7 +179,7 @@ impl KeyAction {
                 print_new_key(&[
                     ("id", &new.id),
                     ("name", &new.name),
-                    ("api key", new.api_key.reveal()),
+                    ("api key", new.api_key.expose()),
                 ])
             }
             Self::List(UserArg { email }) => {

@@ -11,9 +11,9 @@ use unicode_width::UnicodeWidthStr as _;
 use crate::cli::error::{Result, usage};
 use crate::cli::printable::printable;
 use crate::cli::width::{MIN_WIDTH, cut, fold};
-use crate::domain::channel::masked;
 use crate::domain::schedule::Zone;
 use crate::domain::schedule::interval::elapsed;
+use crate::domain::secret::masked;
 use crate::domain::webhook::callback::is_secret_header;
 
 const GAP: &str = "  ";

@@ -22,6 +22,7 @@ use crate::domain::account::plan::Plans;
 use crate::domain::account::user::RegistrationPolicy;
 use crate::domain::billing::Prices;
 use crate::domain::cue::retention::Retention;
+use crate::domain::secret::Secret;
 use crate::domain::webhook::address_policy::{AddressPolicy, AllowRule, Cidr};
 use crate::domain::webhook::callback::CallbackTarget;
 use crate::logging::LogFormat;
@@ -138,7 +139,7 @@ pub struct Serve {
     /// smtp://HOST?tls=none needs no TLS, nor does a server on this machine. Without a mail server, sign-in links are
     /// written to the log
     #[arg(long, env = "CUED_SMTP_URL", value_name = "URL", hide_env_values = true, requires = "mail_from", help_heading = MAIL)]
-    smtp_url: Option<String>,
+    smtp_url: Option<Secret>,
 
     /// Sender of mails, such as "cued <cued@example.com>"
     #[arg(long, env = "CUED_MAIL_FROM", value_name = "ADDRESS", help_heading = MAIL)]
@@ -333,9 +334,9 @@ impl Serve {
     }
 
     fn mail(&self, dev: bool) -> Result<MailTransport> {
-        match (self.smtp_url.as_deref(), self.mail_from.as_deref()) {
+        match (self.smtp_url.as_ref(), self.mail_from.as_deref()) {
             (Some(url), Some(from)) => Ok(MailTransport::Smtp(Box::new(
-                Smtp::new(url, from).map_err(|error| usage(error.to_string()))?,
+                Smtp::new(url.expose(), from).map_err(|error| usage(error.to_string()))?,
             ))),
             _ => Ok(MailTransport::Log { stdout: dev }),
         }
@@ -422,8 +423,8 @@ impl StripeFlags {
             usage("two --stripe-price-* flags have the same id: each plan and interval needs its own price")
         })?;
         Ok(Some(StripeConfig {
-            secret_key: secret_key.to_owned(),
-            webhook_secret: webhook_secret.to_owned(),
+            secret_key: secret_key.to_owned().into(),
+            webhook_secret: webhook_secret.to_owned().into(),
             prices,
             api_base: api_base.to_owned(),
             timeout: TIMEOUT,

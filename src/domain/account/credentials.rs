@@ -1,11 +1,12 @@
 //! The text forms of API keys, webhook secrets and email addresses (contract §3).
 //!
-//! Random bytes are arguments. `Debug` shows neither a key nor a secret, so that no log line contains one.
+//! Random bytes are arguments.
 
 use std::fmt;
 
 use ring::digest;
 
+use crate::domain::secret::Secret;
 use crate::domain::text::hex;
 
 const KEY_PREFIX: &str = "cue_sk_";
@@ -19,46 +20,13 @@ pub fn may_contain_secret(text: &str) -> bool {
     [KEY_PREFIX, SECRET_PREFIX].iter().any(|prefix| text.contains(prefix))
 }
 
-/// Declares a secret text, which `Debug` does not show.
-macro_rules! secret {
-    ($(#[$attribute:meta])* $name:ident) => {
-        $(#[$attribute])*
-        #[derive(Clone, PartialEq, Eq)]
-        pub struct $name(String);
-
-        impl $name {
-            pub fn reveal(&self) -> &str {
-                &self.0
-            }
-
-            pub fn hash(&self) -> [u8; 32] {
-                $crate::domain::account::credentials::sha256(self.0.as_bytes())
-            }
-        }
-
-        impl std::fmt::Debug for $name {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str(concat!(stringify!($name), "(…)"))
-            }
-        }
-    };
-}
-
-pub(in crate::domain::account) use secret;
-
-secret! {
-    /// An API key: `cue_sk_` and 32 hexadecimal digits. Only its hash may be stored.
-    ApiKey
-}
-
-secret! {
-    /// The secret that signs webhooks: `whsec_` and 64 hexadecimal digits.
-    WebhookSecret
-}
+/// An API key: `cue_sk_` and 32 hexadecimal digits. Only its hash may be stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ApiKey(Secret);
 
 impl ApiKey {
     pub fn from_random(random: [u8; 16]) -> Self {
-        Self(format!("{KEY_PREFIX}{}", hex::encode(&random)))
+        Self(format!("{KEY_PREFIX}{}", hex::encode(&random)).into())
     }
 
     /// `None` unless `text` has the form of a key.
@@ -66,19 +34,26 @@ impl ApiKey {
         let digits = text.strip_prefix(KEY_PREFIX)?.as_bytes();
         let is_key = digits.len() == KEY_DIGITS
             && digits.iter().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'));
-        is_key.then(|| Self(text.to_owned()))
+        is_key.then(|| Self(text.to_owned().into()))
+    }
+
+    pub fn expose(&self) -> &str {
+        self.0.expose()
+    }
+
+    pub fn hash(&self) -> [u8; 32] {
+        sha256(self.expose().as_bytes())
     }
 
     /// The first 12 characters: they identify the key to its user.
     pub fn prefix(&self) -> &str {
-        &self.0[..PREFIX_CHARS]
+        &self.expose()[..PREFIX_CHARS]
     }
 }
 
-impl WebhookSecret {
-    pub fn from_random(random: [u8; 32]) -> Self {
-        Self(format!("{SECRET_PREFIX}{}", hex::encode(&random)))
-    }
+/// A new secret that signs webhooks: `whsec_` and 64 hexadecimal digits.
+pub fn new_webhook_secret(random: [u8; 32]) -> Secret {
+    format!("{SECRET_PREFIX}{}", hex::encode(&random)).into()
 }
 
 /// An email address, trimmed and lower-cased. Only its form is checked.
@@ -143,7 +118,7 @@ mod tests {
         let text = "cue_sk_000102030405060708090a0b0c0d0e0f";
         let key = ApiKey::from_random(std::array::from_fn(|index| u8::try_from(index).unwrap()));
         assert_eq!(
-            (key.reveal(), key.prefix(), ApiKey::parse(text)),
+            (key.expose(), key.prefix(), ApiKey::parse(text)),
             (text, "cue_sk_00010", Some(key.clone()))
         );
         // Computed with Python's hashlib.
@@ -155,7 +130,7 @@ mod tests {
         {
             assert_eq!(ApiKey::parse(text), None, "{text}");
         }
-        assert_eq!(format!("{key:?}"), "ApiKey(…)");
+        assert_eq!(format!("{key:?}"), "ApiKey(***)");
     }
 
     #[test]

@@ -2,12 +2,11 @@
 //!
 //! `pending` → `email_sent` → `approved` → `claimed`; after 15 minutes an unclaimed code is `expired`.
 
-use std::fmt;
-
 use jiff::{SignedDuration, Timestamp};
 
-use crate::domain::account::credentials::{secret, sha256};
+use crate::domain::account::credentials::sha256;
 use crate::domain::row_keys::UserKey;
+use crate::domain::secret::Secret;
 use crate::domain::text::{hex, word_enum};
 use crate::domain::time::saturating_add;
 
@@ -38,37 +37,31 @@ const ALPHABET: &[u8; 30] = b"23456789ABCDEFGHJKMNPQRSTVWXYZ";
 
 /// The code that a device polls with. It is a secret of the device: pages and mails show the [`UserCode`].
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct DeviceCode(String);
+pub struct DeviceCode(Secret);
 
 impl DeviceCode {
     /// 58 bits, because the code alone allows polling.
     pub fn generate<E>(fill: impl FnMut(&mut [u8]) -> Result<(), E>) -> Result<Self, E> {
-        Ok(Self(random_groups(DEVICE_CODE_GROUPS, fill)?))
+        Ok(Self(random_groups(DEVICE_CODE_GROUPS, fill)?.into()))
     }
 
     pub fn parse(text: &str) -> Option<Self> {
         let is_code = CODE_CHARS.contains(&text.len())
             && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
-        is_code.then(|| Self(text.to_owned()))
+        is_code.then(|| Self(text.to_owned().into()))
     }
 
-    pub fn as_str(&self) -> &str {
-        &self.0
+    pub fn expose(&self) -> &str {
+        self.0.expose()
     }
 
     /// The hash that is stored and looked up: while it is approved, a code is worth an API key.
     pub fn hash(&self) -> [u8; 32] {
-        sha256(self.0.as_bytes())
+        sha256(self.expose().as_bytes())
     }
 
     pub fn key_name(&self) -> String {
-        format!("Device {}", self.0)
-    }
-}
-
-impl fmt::Display for DeviceCode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        format!("Device {}", self.expose())
     }
 }
 
@@ -127,19 +120,9 @@ impl OtherKeys {
     }
 }
 
-secret! {
-    /// The secret in a mailed link: 64 hexadecimal digits. Only its hash may be stored.
-    LinkToken
-}
-
-impl LinkToken {
-    pub fn from_random(random: [u8; 32]) -> Self {
-        Self(hex::encode(&random))
-    }
-
-    pub fn hash_of(text: &str) -> [u8; 32] {
-        sha256(text.as_bytes())
-    }
+/// The secret in a mailed link: 64 hexadecimal digits. Only its hash may be stored.
+pub fn new_link_token(random: [u8; 32]) -> Secret {
+    hex::encode(&random).into()
 }
 
 word_enum! {
@@ -230,7 +213,7 @@ mod tests {
         };
         let code = DeviceCode::generate(&mut fill).unwrap();
         assert_eq!(
-            (code.as_str(), DeviceCode::parse(code.as_str())),
+            (code.expose(), DeviceCode::parse(code.expose())),
             ("ZYXW-VTSR-QPNM", Some(code.clone()))
         );
         let zeros = |bytes: &mut [u8]| {
@@ -242,11 +225,7 @@ mod tests {
             (user_code.as_str(), UserCode::typed(" abcd-2345 ").as_str()),
             ("2222-2222", "ABCD-2345")
         );
-        let token = LinkToken::from_random([0xA5; 32]);
-        assert_eq!(
-            (token.reveal(), token.hash()),
-            ("a5".repeat(32).as_str(), LinkToken::hash_of(token.reveal()))
-        );
-        assert_eq!(format!("{token:?}"), "LinkToken(…)");
+        assert_eq!(*new_link_token([0xA5; 32]).expose(), "a5".repeat(32));
+        assert_eq!(format!("{code:?}"), "DeviceCode(***)");
     }
 }

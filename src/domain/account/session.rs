@@ -4,7 +4,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jiff::{SignedDuration, Timestamp};
 
-use crate::domain::account::credentials::{secret, sha256};
+use crate::domain::account::credentials::sha256;
+use crate::domain::secret::Secret;
 use crate::domain::text::word_enum;
 use crate::domain::time::saturating_add;
 
@@ -37,27 +38,35 @@ const DEVICE_CHARS: usize = 64;
 
 const TOKEN_CHARS: usize = 43;
 
-secret! {
-    /// The secret of a session or of a one-time link: 32 random bytes in 43 characters of base64url. Only its hash may
-    /// be stored: of a session [`SessionToken::hash_at`].
-    SessionToken
-}
+/// The secret of a session or of a one-time link: 32 random bytes in 43 characters of base64url. Only its hash may be
+/// stored: of a session [`SessionToken::hash_at`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionToken(Secret);
 
 impl SessionToken {
     pub fn from_random(random: [u8; 32]) -> Self {
-        Self(URL_SAFE_NO_PAD.encode(random))
+        Self(URL_SAFE_NO_PAD.encode(random).into())
     }
 
     pub fn parse(text: &str) -> Option<Self> {
         let is_token = text.len() == TOKEN_CHARS
             && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'));
-        is_token.then(|| Self(text.to_owned()))
+        is_token.then(|| Self(text.to_owned().into()))
+    }
+
+    pub fn expose(&self) -> &str {
+        self.0.expose()
+    }
+
+    /// The SHA-256 of a link that is stored and looked up.
+    pub fn hash(&self) -> [u8; 32] {
+        sha256(self.expose().as_bytes())
     }
 
     /// The SHA-256 of a session that is stored and looked up. The token is of no use at another origin: a browser sends
     /// a cookie to all ports of a host.
     pub fn hash_at(&self, origin: &str) -> [u8; 32] {
-        sha256(format!("{}\n{origin}", self.0).as_bytes())
+        sha256(format!("{}\n{origin}", self.expose()).as_bytes())
     }
 }
 
@@ -143,9 +152,9 @@ mod tests {
     #[test]
     fn a_token_has_43_characters_of_base64url() {
         let token = SessionToken::from_random([0xFB; 32]);
-        assert_eq!((token.reveal().len(), &token.reveal()[..4]), (43, "-_v7"));
-        assert_eq!(SessionToken::parse(token.reveal()), Some(token.clone()));
-        assert_eq!(format!("{token:?}"), "SessionToken(…)");
+        assert_eq!((token.expose().len(), &token.expose()[..4]), (43, "-_v7"));
+        assert_eq!(SessionToken::parse(token.expose()), Some(token.clone()));
+        assert_eq!(format!("{token:?}"), "SessionToken(***)");
         for (chars, end) in [(0, ""), (1, ""), (44, ""), (42, "="), (41, "ä")] {
             let text = "a".repeat(chars) + end;
             assert_eq!(SessionToken::parse(&text), None, "{text}");

@@ -189,7 +189,7 @@ impl Changed {
     fn add_callback(&mut self, now: &Callback, before: &Callback) {
         self.add("callback.url", now.url != before.url);
         self.add("callback.method", now.method != before.method);
-        self.add("callback.headers", normal(&now.headers) != normal(&before.headers));
+        self.add("callback.headers", normal(now) != normal(before));
         let takes_outcome = |callback: &Callback| callback.outcome_from_response;
         self.add("callback.outcome_from_response", takes_outcome(now) != takes_outcome(before));
         self.add("callback.timeout_seconds", now.timeout_seconds != before.timeout_seconds);
@@ -198,9 +198,10 @@ impl Changed {
 }
 
 /// Headers without what changes nothing that is sent: the case of the names, and their order.
-fn normal(headers: &[(String, String)]) -> Vec<(String, &str)> {
+fn normal(callback: &Callback) -> Vec<(String, &str)> {
+    let headers = callback.headers.expose().iter();
     let mut headers: Vec<(String, &str)> =
-        headers.iter().map(|(name, value)| (name.to_ascii_lowercase(), value.as_str())).collect();
+        headers.map(|(name, value)| (name.to_ascii_lowercase(), value.as_str())).collect();
     headers.sort_unstable();
     headers
 }

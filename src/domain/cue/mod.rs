@@ -85,12 +85,28 @@ pub struct CueRequest {
     /// What is left out has its default, and is not as it was.
     pub is_whole: bool,
     pub names_schedule: bool,
+    /// The file that a PUT comes from.
+    pub origin: Option<FileOrigin>,
+}
+
+/// The file that a PUT comes from.
+#[derive(Debug, Clone)]
+pub struct FileOrigin {
+    /// Its namespace; empty if it has none.
+    pub namespace: String,
+    /// It takes over a cue that is not its own.
+    pub adopts: bool,
 }
 
 impl CueRequest {
     /// A cue that changes in nothing but its status.
     pub fn of_status(cue: &Cue, status: RequestedStatus) -> Self {
         Self { fields: cue.fields.clone(), status: Some(status), ..Self::default() }
+    }
+
+    /// The payload that it gives a cue.
+    pub fn new_payload(&self) -> Option<&Payload> {
+        self.payload.as_ref().and_then(Option::as_ref)
     }
 
     /// The active cue created at `now`, without its payload. The row key is set by the store.

@@ -2,6 +2,7 @@
 
 use jiff::fmt::rfc2822::DateTimeParser;
 use jiff::{SignedDuration, Timestamp};
+use serde::{Serialize, Serializer};
 
 use crate::domain::execution::ExecutionStatus;
 use crate::domain::text::word_enum;
@@ -66,15 +67,32 @@ impl FailureCause {
 /// The least pause after a timeout: with a back-off of 0, an attempt would hold a delivery thread without a break.
 const MIN_PAUSE_AFTER_TIMEOUT: SignedDuration = SignedDuration::from_secs(5);
 
-/// Number of attempts and the back-off between them (contract §4.6).
-#[derive(Debug, Clone, PartialEq)]
+/// Number of attempts and the back-off between them (contract §4.6). Serializes to the JSON of the API.
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RetryPolicy {
     /// All attempts including the first: 1 to 10.
     pub max_attempts: u32,
     /// Minutes before the second, third, … attempt; the last entry repeats. Never empty, no entry negative.
+    #[serde(serialize_with = "minutes")]
     pub backoff_minutes: Vec<f64>,
-    /// In place of the minutes, which are then these, rounded up. Never empty.
+    /// In place of the minutes, which are then these, rounded up. Never empty. Absent in JSON if the pauses are in minutes:
+    /// a client that compares `retry` as a whole sees what it did before.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub backoff_seconds: Option<Vec<u32>>,
+}
+
+/// Serializes whole numbers as integers (contract §4.6).
+fn minutes<S: Serializer>(minutes: &[f64], serializer: S) -> Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    #[serde(untagged)]
+    enum Minutes {
+        Whole(i64),
+        Parts(f64),
+    }
+    // At most the minutes of a year (see `MAX_BACKOFF_MINUTES`), so the integer cannot overflow.
+    let number =
+        |it: &f64| if it.fract() == 0.0 { Minutes::Whole(*it as i64) } else { Minutes::Parts(*it) };
+    serializer.collect_seq(minutes.iter().map(number))
 }
 
 impl Default for RetryPolicy {

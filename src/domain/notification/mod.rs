@@ -8,7 +8,8 @@ use jiff::{SignedDuration, Timestamp};
 use crate::domain::account::credentials::sha256;
 use crate::domain::execution::{AttemptResult, NextStep, RetryPolicy, after_attempt};
 use crate::domain::notification::alert::AlertType;
-use crate::domain::webhook::delivery::SignedRequest;
+use crate::domain::secret::Secret;
+use crate::domain::webhook::delivery::{SignedRequest, delivery_headers};
 use crate::domain::webhook::signature::{SigningSecrets, signature_headers};
 
 /// A notification that is older than this is dropped: a day later, the list of failed executions says more.
@@ -108,8 +109,10 @@ pub fn signed_post(
         headers.push(("X-CueAPI-Alert-Type", alert_type.as_str().to_owned()));
     }
     headers.extend(signature_headers(secrets, id, now.as_second(), body.as_bytes()));
-    let headers = headers.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-    SignedRequest { headers, body: Some(body.as_bytes().to_vec()) }
+    SignedRequest {
+        headers: delivery_headers(Secret::default(), headers),
+        body: Some(body.as_bytes().to_vec().into()),
+    }
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use percent_encoding::{CONTROLS, utf8_percent_encode};
 use url::{Host, ParseError};
 
 use crate::domain::api_error::{ErrorCode, Refusal};
+use crate::domain::secret::Secret;
 use crate::domain::text::word_enum;
 use crate::domain::webhook::address_policy::{AddressClass, AddressPolicy, AllowRule, classify};
 use crate::domain::webhook::flow::{Flow, key_hash};
@@ -25,7 +26,7 @@ pub struct Callback {
     /// An absolute `http` or `https` URL, as the user wrote it, but in ASCII: [`CallbackTarget::url`].
     pub url: String,
     pub method: Method,
-    pub headers: Vec<(String, String)>,
+    pub headers: Secret<Vec<(String, String)>>,
     /// True if the body of a 2xx response is taken as the outcome of the execution (contract §6.10).
     pub outcome_from_response: bool,
     /// The limit of a whole exchange, name resolution included.
@@ -38,7 +39,7 @@ impl Default for Callback {
         Self {
             url: String::new(),
             method: Method::Post,
-            headers: Vec::new(),
+            headers: Secret::default(),
             outcome_from_response: false,
             timeout_seconds: DEFAULT_TIMEOUT_SECONDS,
             flow: None,

@@ -6,26 +6,27 @@ use jiff::Timestamp;
 use crate::domain::ids::ExecutionId;
 use crate::domain::json::JsonText;
 use crate::domain::row_keys::{CueKey, ExecutionKey, UserKey};
+use crate::domain::secret::Secret;
 use crate::domain::time::instant;
 use crate::domain::webhook::callback::Callback;
-use crate::domain::webhook::signature::{SigningSecrets, signature_headers};
+use crate::domain::webhook::signature::{WebhookSecrets, signature_headers};
 
 /// The headers of a delivery: the standard ones, with custom ones in place of `Content-Type` and
 /// `User-Agent` (contract §6), then the other custom headers.
 pub fn delivery_headers(
-    custom: Vec<(String, String)>,
+    custom: Secret<Vec<(String, String)>>,
     standard: Vec<(&'static str, String)>,
-) -> Vec<(String, String)> {
+) -> Secret<Vec<(String, String)>> {
     let mut headers: Vec<(String, String)> =
         standard.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-    for (name, value) in custom {
+    for (name, value) in custom.into_exposed() {
         match headers.iter_mut().find(|(standard, _)| standard.eq_ignore_ascii_case(&name)) {
             None => headers.push((name, value)),
             Some(existing) if is_replaceable(&name) => existing.1 = value,
             Some(_) => {}
         }
     }
-    headers
+    headers.into()
 }
 
 fn is_replaceable(name: &str) -> bool {
@@ -46,25 +47,22 @@ pub struct AttemptRef {
     pub started_at: Timestamp,
 }
 
-/// The request of a delivery before it is signed. It contains secrets and must not be logged.
-#[derive(Clone)]
+/// The request of a delivery before it is signed.
+#[derive(Debug, Clone)]
 pub struct DeliverySpec {
     pub cue_id: String,
     pub callback: Callback,
     /// The stored payload: the canonical text that is sent.
-    pub payload: Option<String>,
-    pub secret: String,
-    pub previous_webhook_secret: Option<String>,
-    /// The previous secret signs too until then.
-    pub previous_webhook_secret_expires_at: Option<Timestamp>,
+    pub payload: Option<Secret>,
+    pub secrets: WebhookSecrets,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SignedRequest {
     /// All headers except `Host` and those that frame the body.
-    pub headers: Vec<(String, String)>,
+    pub headers: Secret<Vec<(String, String)>>,
     /// Canonical JSON; `None` with GET and DELETE.
-    pub body: Option<Vec<u8>>,
+    pub body: Option<Secret<Vec<u8>>>,
 }
 
 pub fn signed_request(
@@ -74,11 +72,11 @@ pub fn signed_request(
 ) -> SignedRequest {
     // Moved: of a payload of megabytes there is one copy while it is sent.
     let payload = delivery.payload.take();
-    let body = payload.map_or_else(|| b"{}".to_vec(), String::into_bytes);
+    let body = payload.map_or_else(|| b"{}".to_vec(), |text| text.into_exposed().into_bytes());
     let body = Some(body).filter(|_| delivery.callback.method.has_body());
     let id = attempt.id.to_string();
     let signed = body.as_deref().unwrap_or_default();
-    let signatures = signature_headers(secrets(&delivery, now), &id, now.as_second(), signed);
+    let signatures = signature_headers(delivery.secrets.at(now), &id, now.as_second(), signed);
     let mut headers = vec![
         ("User-Agent", concat!("cued/", env!("CARGO_PKG_VERSION")).to_owned()),
         ("X-CueAPI-Cue-Id", delivery.cue_id),
@@ -91,7 +89,8 @@ pub fn signed_request(
     if body.is_some() {
         headers.insert(0, ("Content-Type", "application/json".to_owned()));
     }
-    SignedRequest { headers: delivery_headers(delivery.callback.headers, headers), body }
+    let headers = delivery_headers(delivery.callback.headers, headers);
+    SignedRequest { headers, body: body.map(Secret::new) }
 }
 
 /// The request as its owner sees it: without time and signatures if it is not known when it was sent.
@@ -102,7 +101,7 @@ pub fn shown_request(
 ) -> SignedRequest {
     let mut request = signed_request(attempt, delivery, sent_at.unwrap_or(Timestamp::UNIX_EPOCH));
     if sent_at.is_none() {
-        request.headers.retain(|(name, _)| !depends_on_time(name));
+        request.headers.expose_mut().retain(|(name, _)| !depends_on_time(name));
     }
     request
 }
@@ -110,15 +109,6 @@ pub fn shown_request(
 fn depends_on_time(name: &str) -> bool {
     ["X-CueAPI-Timestamp", "X-CueAPI-Signature", "webhook-timestamp", "webhook-signature"]
         .contains(&name)
-}
-
-fn secrets(delivery: &DeliverySpec, now: Timestamp) -> SigningSecrets<'_> {
-    SigningSecrets::at(
-        now,
-        &delivery.secret,
-        delivery.previous_webhook_secret.as_deref(),
-        delivery.previous_webhook_secret_expires_at,
-    )
 }
 
 /// Bytes of the kept headers as JSON: enough for those that name the server and its reason.
@@ -161,9 +151,9 @@ mod tests {
             ["Content-Type", "User-Agent", "X-CueAPI-Cue-Id"].map(|name| (name, "ours".to_owned()));
         let custom = ["X-Mine", "content-type", "USER-AGENT", "x-cueapi-cue-id", "Accept"]
             .map(|name| (name, "mine"));
-        let headers = delivery_headers(pairs(&custom), standard.to_vec());
+        let headers = delivery_headers(pairs(&custom).into(), standard.to_vec());
         let text: Vec<String> =
-            headers.iter().map(|(name, value)| format!("{name}: {value}")).collect();
+            headers.expose().iter().map(|(name, value)| format!("{name}: {value}")).collect();
         let expected = "Content-Type: mine, User-Agent: mine, X-CueAPI-Cue-Id: ours, X-Mine: mine, Accept: mine";
         assert_eq!(text.join(", "), expected);
     }

@@ -1,6 +1,7 @@
 //! The echo: requests posted to the echo path, kept in memory for five minutes, within limits (contract §8).
 
 use crate::domain::row_keys::UserKey;
+use crate::domain::secret::Secret;
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -23,7 +24,7 @@ const OVERHEAD: usize = 64;
 /// The name of an echo: 16 to 128 characters of `A-Z a-z 0-9 - _`. It is the only access control of an echo, so it
 /// should be hard to guess.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct EchoToken(String);
+pub struct EchoToken(Secret);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Echo {
@@ -62,13 +63,13 @@ impl EchoToken {
     pub fn parse(text: &str) -> Option<Self> {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
         let is_token = (16..=128).contains(&text.len()) && text.bytes().all(plain);
-        is_token.then(|| Self(text.to_owned()))
+        is_token.then(|| Self(text.to_owned().into()))
     }
 
     /// Returns `true` if a delivery to `callback_url` can arrive at the echo of this token.
     pub fn is_target_of(&self, callback_url: &str) -> bool {
         let path = callback_url.split(['?', '#']).next().unwrap_or_default();
-        path.strip_suffix(self.0.as_str()).is_some_and(|rest| rest.ends_with(FOLDER))
+        path.strip_suffix(self.0.expose()).is_some_and(|rest| rest.ends_with(FOLDER))
     }
 }
 
@@ -76,7 +77,7 @@ impl Echo {
     fn size(&self, token: &EchoToken) -> usize {
         let headers: usize =
             self.headers.iter().map(|(name, value)| name.len() + value.len() + OVERHEAD).sum();
-        MIN_SIZE.max(OVERHEAD + token.0.len() + self.payload.len() + headers)
+        MIN_SIZE.max(OVERHEAD + token.0.expose().len() + self.payload.len() + headers)
     }
 
     /// Also expired when received in the future: a clock that was set back must not extend the lifetime.

@@ -8,30 +8,38 @@ use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use ring::hmac;
 
+use crate::domain::secret::Secret;
 use crate::domain::text::hex;
 
 /// Signatures of one delivery that are tried. A rotation makes two; each costs a pass over the body.
 const MAX_SIGNATURES: usize = 8;
+
+/// The secrets of an account for its webhooks.
+#[derive(Debug, Clone)]
+pub struct WebhookSecrets {
+    pub current: Secret,
+    pub previous: Option<Secret>,
+    /// The previous secret signs too until then.
+    pub previous_expires_at: Option<Timestamp>,
+}
+
+impl WebhookSecrets {
+    /// Those that sign at `now`.
+    pub fn at(&self, now: Timestamp) -> SigningSecrets<'_> {
+        let is_valid = self.previous_expires_at.is_some_and(|expires_at| now < expires_at);
+        let previous = self.previous.as_ref().filter(|_| is_valid);
+        SigningSecrets {
+            current: self.current.expose(),
+            previous: previous.map(|secret| secret.expose().as_str()),
+        }
+    }
+}
 
 /// The secrets that sign: two for 24 hours after a rotation.
 #[derive(Clone, Copy)]
 pub struct SigningSecrets<'a> {
     pub current: &'a str,
     pub previous: Option<&'a str>,
-}
-
-impl<'a> SigningSecrets<'a> {
-    pub fn at(
-        now: Timestamp,
-        current: &'a str,
-        previous: Option<&'a str>,
-        previous_expires: Option<Timestamp>,
-    ) -> Self {
-        Self {
-            current,
-            previous: previous.filter(|_| previous_expires.is_some_and(|expires| now < expires)),
-        }
-    }
 }
 
 /// The headers of both signatures; `id` is the message id of Standard Webhooks.

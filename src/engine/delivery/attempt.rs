@@ -224,7 +224,7 @@ pub fn log(ended: &FinishedAttempt, duration: Duration) {
 }
 
 fn request(claimed: &ClaimedDelivery, spec: DeliverySpec, now: Timestamp) -> WebhookRequest {
-    let (method, url) = (spec.callback.method, spec.callback.url.clone());
+    let (method, url) = (spec.callback.method, spec.callback.url.clone().into());
     let timeout_seconds = spec.callback.timeout_seconds;
     let timeout = (timeout_seconds != DEFAULT_TIMEOUT_SECONDS)
         .then(|| Duration::from_secs(timeout_seconds.into()));

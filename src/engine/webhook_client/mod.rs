@@ -27,6 +27,7 @@ use ureq::{Agent, AsSendBody, Body};
 
 use crate::domain::certificate;
 use crate::domain::execution::attempt::{FailureCause, MAX_SHOWN_BODY};
+use crate::domain::secret::Secret;
 use crate::domain::webhook::address_policy::AddressPolicy;
 use crate::domain::webhook::callback::{DEFAULT_TIMEOUT_SECONDS, Method};
 use crate::engine::webhook_client::address_guard::{AddressGuard, Monotonic, ResolveError};
@@ -85,11 +86,11 @@ pub trait WebhookClient: Send + Sync {
 pub struct WebhookRequest {
     /// With GET and DELETE the body is not sent.
     pub method: Method,
-    pub url: String,
+    pub url: Secret,
     /// All headers except `Host` and those that frame the body.
-    pub headers: Vec<(String, String)>,
+    pub headers: Secret<Vec<(String, String)>>,
     /// `None` is sent as an empty body if the method has one.
-    pub body: Option<Vec<u8>>,
+    pub body: Option<Secret<Vec<u8>>>,
     /// The limit of the exchange, if it is not the client's.
     pub timeout: Option<Duration>,
     /// Most bytes of the body of a 2xx response that are kept; of another one, [`MAX_KEPT_BODY`].
@@ -100,7 +101,11 @@ pub struct WebhookRequest {
 
 impl WebhookRequest {
     /// A POST within the client's time, of whose response the beginning is kept.
-    pub fn post(url: String, headers: Vec<(String, String)>, body: Option<Vec<u8>>) -> Self {
+    pub fn post(
+        url: Secret,
+        headers: Secret<Vec<(String, String)>>,
+        body: Option<Secret<Vec<u8>>>,
+    ) -> Self {
         let (timeout, max_response, keeps_headers) = (None, MAX_KEPT_BODY, false);
         Self { method: Method::Post, url, headers, body, timeout, max_response, keeps_headers }
     }
@@ -162,7 +167,7 @@ impl HttpWebhookClient {
     fn exchange(&self, webhook_request: &WebhookRequest) -> Result<Response<Body>, ureq::Error> {
         let timeout = self.timeout_of(webhook_request);
         if webhook_request.method.has_body() {
-            let body = webhook_request.body.as_deref().unwrap_or_default();
+            let body = webhook_request.body.as_ref().map_or(&[][..], |body| body.expose());
             self.run(request(webhook_request, body)?, timeout)
         } else {
             self.run(request(webhook_request, ())?, timeout)
@@ -321,9 +326,10 @@ fn request<B: AsSendBody>(
     webhook_request: &WebhookRequest,
     body: B,
 ) -> Result<Request<B>, ureq::Error> {
-    let mut request =
-        Request::builder().method(webhook_request.method.as_str()).uri(&webhook_request.url);
-    for (name, value) in &webhook_request.headers {
+    let mut request = Request::builder()
+        .method(webhook_request.method.as_str())
+        .uri(webhook_request.url.expose());
+    for (name, value) in webhook_request.headers.expose() {
         request = request.header(name, value);
     }
     Ok(request.body(body)?)

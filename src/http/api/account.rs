@@ -54,7 +54,7 @@ pub async fn register(request: Request) -> Result<Response> {
     }
     let account = account?;
     Ok(Response::created(
-        &json!({"id": account.id, "email": account.email, "api_key": account.api_key.reveal()}),
+        &json!({"id": account.id, "email": account.email, "api_key": account.api_key.expose()}),
     ))
 }
 
@@ -117,7 +117,7 @@ pub async fn regenerate_key(request: Request) -> Result<Response> {
     let caller = request.caller()?;
     let api_key = service::accounts::regenerate_key(&request.app, &caller)?.await?;
     Ok(Response::ok(&json!({
-        "api_key": api_key.reveal(),
+        "api_key": api_key.expose(),
         "message": "Store this key now: it is not shown again. The previous key is revoked.",
         "previous_key_revoked": true,
     })))
@@ -155,7 +155,7 @@ pub async fn create_key(request: Request) -> Result<Response> {
         "prefix": key.api_key.prefix(),
         "created_at": instant(key.created_at),
         "current": false,
-        "api_key": key.api_key.reveal(),
+        "api_key": key.api_key.expose(),
     })))
 }
 
@@ -168,28 +168,28 @@ pub async fn revoke_key(request: Request) -> Result<Response> {
 
 pub async fn webhook_secret(request: Request) -> Result<Response> {
     let secret = request.read_own(users::webhook_secret).await?;
-    Ok(Response::ok(&json!({"webhook_secret": secret})))
+    Ok(Response::ok(&json!({"webhook_secret": secret.expose()})))
 }
 
 pub async fn rotate_secret(request: Request) -> Result<Response> {
     let caller = request.caller()?;
     let (secret, expires) = service::accounts::rotate_secret(&request.app, &caller)?.await?;
     Ok(Response::ok(&json!({
-        "webhook_secret": secret.reveal(),
+        "webhook_secret": secret.expose(),
         "previous_secret_expires_at": instant(expires),
     })))
 }
 
 pub async fn alert_secret(request: Request) -> Result<Response> {
     let secret = request.read_own(users::alert_webhook_secret).await?;
-    Ok(Response::ok(&json!({"alert_webhook_secret": secret})))
+    Ok(Response::ok(&json!({"alert_webhook_secret": secret.expose()})))
 }
 
 pub async fn rotate_alert_secret(request: Request) -> Result<Response> {
     let caller = request.caller()?;
     let secret = service::accounts::rotate_alert_secret(&request.app, &caller)?.await?;
     Ok(Response::ok(
-        &json!({"alert_webhook_secret": secret.reveal(), "previous_secret_revoked": true}),
+        &json!({"alert_webhook_secret": secret.expose(), "previous_secret_revoked": true}),
     ))
 }
 

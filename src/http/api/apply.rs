@@ -6,7 +6,7 @@ use hyper::StatusCode;
 
 use crate::api::apply::{ApplyErrors, changed_fields, read_all};
 use crate::domain::api_error::{ErrorCode, Refusal};
-use crate::domain::apply::{Apply, Difference, MAX_CUES};
+use crate::domain::apply::{Apply, MAX_CUES};
 use crate::error::{Error, Result};
 use crate::http::list::ListBody;
 use crate::http::message::{Request, Response, run_blocking, to_json};
@@ -90,8 +90,8 @@ fn room(wanted: &Apply) -> usize {
 /// The answer with at most `room` bytes of `fields`.
 fn render_with_fields(mut applied: Applied, mut room: usize) -> Result<StoredResponse> {
     for change in &mut applied.changes {
-        let fields = changed_fields(&change.difference);
-        change.difference = Difference::Nothing;
+        let Some(difference) = change.difference.take() else { continue };
+        let fields = changed_fields(&difference);
         if let Some(left) = room.checked_sub(to_json(&fields)?.len()) {
             (room, change.fields) = (left, fields);
         }

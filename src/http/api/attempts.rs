@@ -75,8 +75,8 @@ impl RequestView {
         let (method, url) = (spec.callback.method.as_str(), spec.callback.url.clone());
         let SignedRequest { headers, body } = shown_request(&attempt_ref, spec, started_at);
         // A stored payload is text, and nothing else is sent.
-        let body = body.map(|body| String::from_utf8(body).unwrap_or_default());
-        Self { method, url, headers, body, exact: false, why }
+        let body = body.map(|body| String::from_utf8(body.into_exposed()).unwrap_or_default());
+        Self { method, url, headers: headers.into_exposed(), body, exact: false, why }
     }
 }
 
@@ -97,7 +97,7 @@ fn approximation_note(shown: &ShownDelivery) -> String {
         why += "; the cue may have been changed since";
     }
     let rotated_at =
-        spec.previous_webhook_secret_expires_at.map(|end| saturating_sub(end, SECRET_OVERLAP));
+        spec.secrets.previous_expires_at.map(|end| saturating_sub(end, SECRET_OVERLAP));
     if rotated_at.is_some_and(|rotated_at| rotated_at > *started_at) {
         why += "; the webhook secret was replaced since";
     }

@@ -26,7 +26,7 @@ use crate::store::{ReadTx, channels};
 const MAX_TEST_WAIT: Duration = Duration::from_secs(15);
 
 /// `topics` are those of all notices of the account after the cursor of the channel, or of all of them.
-fn stored(read: &ReadTx<'_>, channel: Channel, topics: &[Topic]) -> Result<ChannelView> {
+fn view(read: &ReadTx<'_>, channel: Channel, topics: &[Topic]) -> Result<ChannelView> {
     let status = if channel.is_failing() { "failing" } else { "active" };
     let waits = |topic: &&Topic| topic.key > channel.cursor && channel.takes(topic);
     let waiting =
@@ -58,7 +58,7 @@ fn find(read: &ReadTx<'_>, user_key: UserKey, id: &str) -> Result<ChannelView> {
     if !matches!(id, BUILT_IN_EMAIL | BUILT_IN_ALERT_WEBHOOK) {
         let channel = channels::find(read, user_key, id)?.ok_or_else(not_found)?;
         let topics = channels::list_topics(read, user_key, channel.cursor)?;
-        return stored(read, channel, &topics);
+        return view(read, channel, &topics);
     }
     let user = users::find(read, user_key)?.ok_or_else(not_found)?;
     built_in(&user).into_iter().find(|shown| shown.channel.id == id).ok_or_else(not_found)
@@ -87,7 +87,7 @@ pub async fn list(request: Request) -> Result<Response> {
         let mut found = user.as_ref().map(built_in).unwrap_or_default();
         let topics = channels::list_topics(read, user_key, 0)?;
         for channel in channels::list(read, user_key)? {
-            found.push(stored(read, channel, &topics)?);
+            found.push(view(read, channel, &topics)?);
         }
         Ok(found)
     };
@@ -104,8 +104,8 @@ pub async fn create(request: Request) -> Result<Response> {
     let user_key = request.user_key()?;
     let new = new_channel(request.fields()?, &request.app.config.callbacks)?;
     let channel = service::channels::create(&request.app, user_key, new)?.await?;
-    let created = ChannelView { channel, status: "active", waiting: 0, is_built_in: false };
-    Ok(Response::created(&json!(created)))
+    let shown = ChannelView { channel, status: "active", waiting: 0, is_built_in: false };
+    Ok(Response::created(&json!(shown)))
 }
 
 pub async fn show(request: Request) -> Result<Response> {

@@ -13,7 +13,7 @@ use crate::api::fields::JsonFields;
 use crate::api::preview::{PreviewedSchedule, preview_schedule, schedule_fields};
 use crate::domain::api_error::Refusal;
 use crate::domain::cue::slug::{SLUG_RULE, Slug};
-use crate::domain::cue::{Cue, CueRequest, Payload, Transport};
+use crate::domain::cue::{Cue, CueRequest, FileOrigin, Payload, Transport};
 use crate::domain::execution::worker::DEAD_AFTER;
 use crate::domain::json::JsonStr;
 use crate::domain::schedule::{EARLIEST, Schedule, Zone, offset_text, parse_instant};
@@ -26,7 +26,7 @@ use crate::http::message::{
     Request, Response, read_idempotency_key, to_json, with_payload, with_payload_as,
 };
 use crate::service;
-use crate::service::cues::{FileOrigin, PutAction, PutRequest, not_found};
+use crate::service::cues::{PutAction, not_found};
 use crate::service::manual_runs::{self, FirePayload, FireRequest, ManualRun};
 use crate::store::accounts::idempotency::StoredResponse;
 use crate::store::cues::due_cues;
@@ -138,18 +138,19 @@ pub async fn put(mut request: Request) -> Result<Response> {
     query.finish()?;
     let slug = Slug::parse(&text)
         .ok_or_else(|| Refusal::invalid_value(["path", "slug"], SLUG_RULE, text))?;
-    let (wanted, refusals) = put_cue(request.fields()?, slug, &request.app.config.callbacks);
+    let (mut wanted, refusals) = put_cue(request.fields()?, slug, &request.app.config.callbacks);
     if let Some(refusal) = refusals.into_iter().next() {
         return Err(refusal.into());
     }
+    wanted.origin = origin;
     reserve_cue(&mut request, new_payload_bytes(&wanted))?;
-    let (put, now) = (Arc::new(PutRequest { request: wanted, origin }), request.now);
-    let wanted = Arc::clone(&put);
-    let dry_run = move |read: &ReadTx<'_>| wanted.cue().dry_run(read, &caller, now);
+    let (wanted, now) = (Arc::new(wanted), request.now);
+    let put = Arc::clone(&wanted);
     let result = if is_dry_run {
+        let dry_run = move |read: &ReadTx<'_>| service::cues::dry_run(read, &caller, &put, now);
         request.app.store.read(dry_run).await?
     } else {
-        service::cues::put(&request.app, &request.caller()?, Arc::clone(&put))?.await?
+        service::cues::put(&request.app, &caller, put)?.await?
     };
     let (status, action) = match result.action {
         PutAction::Created if is_dry_run => (StatusCode::OK, "created"),
@@ -160,7 +161,7 @@ pub async fn put(mut request: Request) -> Result<Response> {
     let view =
         PutView { action, changed: &result.changed, next_run_before: result.next_run_before };
     let body = to_json(&CueView::new(&result.cue, None).with_put(view))?;
-    let payload = Arc::unwrap_or_clone(put).request.payload.flatten().map(|payload| payload.body);
+    let payload = Arc::unwrap_or_clone(wanted).payload.flatten().map(|payload| payload.body);
     Ok(Response::json(status, with_payload(body, payload)))
 }
 

@@ -38,7 +38,7 @@ pub async fn start(request: Request) -> Result<Response> {
         device_login::start(app, code, purpose, client_ip, request.now)?.await?;
     let user_code = user_code.as_str();
     Ok(Response::created(&json!({
-        "device_code": device_code.as_str(),
+        "device_code": device_code.expose(),
         "user_code": user_code,
         "verification_url": format!("{}/auth/device?code={user_code}", app.config.public_url),
         "expires_in": LIFETIME.as_secs(),
@@ -88,7 +88,7 @@ pub async fn poll(request: Request) -> Result<Response> {
                 return Ok(poll_response(claim.state));
             };
             Ok(Response::ok(
-                &json!({"status": status, "api_key": api_key.reveal(), "email": email}),
+                &json!({"status": status, "api_key": api_key.expose(), "email": email}),
             ))
         }
         state => Ok(poll_response(state)),

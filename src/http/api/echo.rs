@@ -71,7 +71,7 @@ fn is_delivery(request: &Request, token: &EchoToken, source: &DeliverySource) ->
         (request.header("x-cueapi-timestamp"), request.header("x-cueapi-signature"));
     let (Some(timestamp), Some(signature)) = (timestamp, signature) else { return false };
     source.callback_url.as_deref().is_some_and(|url| token.is_target_of(url))
-        && verify_v1(&source.webhook_secret, timestamp, signature, request.body())
+        && verify_v1(source.webhook_secret.expose(), timestamp, signature, request.body())
 }
 
 fn token(request: &Request) -> Result<EchoToken> {

@@ -43,7 +43,9 @@ pub async fn overview(request: Request) -> Result<Response> {
     let ((found, user, month, series, held_since, (reaching, failing_channels)), _turn) =
         request.read_list(false, read).await?;
     let user = user.ok_or_else(|| Error::fault("the user of a request does not exist"))?;
-    let Overview { cues, next, failing, missed, waiting, workers } = found;
+    let Overview { cues, failing_count, next, failing, missed, waiting, workers } = found;
+    let mut cues = json!(cues);
+    cues["failing"] = failing_count.into();
     Ok(Response::ok(&json!({
         "now": instant(now),
         "server": render_server(&request.app, held_since),

@@ -69,7 +69,7 @@ impl SessionCookie {
         expires_at: Timestamp,
     ) -> Result<HeaderValue> {
         self.header(
-            token.reveal(),
+            token.expose(),
             expires_at.duration_since(now).max(SignedDuration::ZERO).as_secs(),
         )
     }
@@ -251,8 +251,8 @@ mod tests {
                 |text: &String| (header::COOKIE, HeaderValue::from_bytes(text.as_bytes()).unwrap());
             cookie.read(&values.iter().map(value).collect()).collect::<Vec<_>>()
         };
-        let own = format!("cued_0000002a={}", token.reveal());
-        let of_another = format!("cued_0000002b={}", other.reveal());
+        let own = format!("cued_0000002a={}", token.expose());
+        let of_another = format!("cued_0000002b={}", other.expose());
         assert_eq!(read(&[format!("a=b; {of_another};{own}; c")]), slice::from_ref(&token));
         assert_eq!(read(&["x=y".to_owned(), own.clone()]), slice::from_ref(&token));
         assert_eq!(
@@ -260,7 +260,7 @@ mod tests {
             slice::from_ref(&token),
             "another program's text"
         );
-        let second = format!("cued_0000002a={}", other.reveal());
+        let second = format!("cued_0000002a={}", other.expose());
         assert_eq!(read(&[format!("cued_0000002a=x; {own}"), second]), [token.clone(), other]);
         assert_eq!(
             read(&[[own.as_str(); 9].join("; ")]),

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use serde::Serialize;
 
 use crate::domain::account::plan::{Plans, Quota, UNCONFIRMED_DISK_PART};
 use crate::domain::account::user::{CONFIRM, User, month_of};
@@ -13,8 +14,10 @@ use crate::domain::api_error::{ErrorCode, Refusal};
 use crate::domain::billing::Interval;
 use crate::domain::cue::CueStatus;
 use crate::domain::row_keys::UserKey;
+use crate::domain::secret::Secret;
+use crate::domain::webhook::signature::WebhookSecrets;
 use crate::error::Result;
-use crate::store::db::columns::{row, select};
+use crate::store::db::columns::{row, select, webhook_secret_columns};
 use crate::store::db::open;
 use crate::store::{ReadTx, Store, WriteTx};
 use crate::system::locks::Mutex;
@@ -50,10 +53,10 @@ pub struct NewUser {
     pub id: String,
     pub email: String,
     pub plan: String,
-    pub webhook_secret: String,
-    pub alert_webhook_secret: String,
+    pub webhook_secret: Secret,
+    pub alert_webhook_secret: Secret,
     pub created_at: Timestamp,
-    pub confirmation_token: Option<String>,
+    pub confirmation_token: Option<Secret>,
 }
 
 /// The first user of a file is its operator, and is in the file itself at once: without it, whoever comes first would be.
@@ -136,12 +139,13 @@ pub fn set_plan(tx: &WriteTx<'_>, user_key: UserKey, plan: &str) -> Result<bool>
 }
 
 row! { count_columns, "",
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct CueCounts {
     pub active: i64 = "active_cues",
     pub paused: i64 = "paused_cues",
     pub completed: i64 = "completed_cues",
     pub failed: i64 = "failed_cues",
+    #[serde(skip)]
     pub all: i64 = "active_cues + paused_cues + completed_cues + failed_cues",
 } }
 
@@ -195,7 +199,7 @@ pub fn delete(tx: &WriteTx<'_>, user_key: UserKey) -> Result<()> {
     tx.run("DELETE FROM users WHERE key = ?1", [user_key])
 }
 
-pub fn confirmation_token(read: &ReadTx<'_>, user_key: UserKey) -> Result<Option<String>> {
+pub fn confirmation_token(read: &ReadTx<'_>, user_key: UserKey) -> Result<Option<Secret>> {
     let sql = "SELECT confirmation_token FROM users WHERE key = ?1 AND confirmed_at IS NULL";
     Ok(read.find(sql, [user_key])?.flatten())
 }
@@ -249,29 +253,18 @@ pub fn has_enabled_operator(read: &ReadTx<'_>) -> Result<bool> {
     read.any("SELECT 1 FROM users WHERE is_operator AND disabled_at IS NULL", ())
 }
 
-pub fn webhook_secret(read: &ReadTx<'_>, user_key: UserKey) -> Result<String> {
+pub fn webhook_secret(read: &ReadTx<'_>, user_key: UserKey) -> Result<Secret> {
     read.one("SELECT webhook_secret FROM users WHERE key = ?1", [user_key])
 }
 
-row! {
-/// The secrets that sign the webhooks of a user.
-pub struct StoredSecrets {
-    pub current: String,
-    pub previous: Option<String>,
-    /// The previous secret signs too until then.
-    pub previous_expires_at: Option<Timestamp>,
-} }
-
-pub fn signing_secrets(read: &ReadTx<'_>, user_key: UserKey) -> Result<StoredSecrets> {
-    let sql = "SELECT webhook_secret, previous_webhook_secret, previous_webhook_secret_expires_at
-                 FROM users WHERE key = ?1";
-    read.one(sql, [user_key])
+pub fn signing_secrets(read: &ReadTx<'_>, user_key: UserKey) -> Result<WebhookSecrets> {
+    read.one(select!(webhook_secret_columns, "FROM users WHERE key = ?1"), [user_key])
 }
 
 pub fn rotate_secret(
     tx: &WriteTx<'_>,
     user_key: UserKey,
-    secret: &str,
+    secret: &Secret,
     previous_expires: Timestamp,
 ) -> Result<()> {
     let sql = "UPDATE users SET previous_webhook_secret = webhook_secret,
@@ -279,11 +272,15 @@ pub fn rotate_secret(
     tx.run(sql, (user_key, secret, previous_expires))
 }
 
-pub fn alert_webhook_secret(read: &ReadTx<'_>, user_key: UserKey) -> Result<String> {
+pub fn alert_webhook_secret(read: &ReadTx<'_>, user_key: UserKey) -> Result<Secret> {
     read.one("SELECT alert_webhook_secret FROM users WHERE key = ?1", [user_key])
 }
 
-pub fn set_alert_webhook_secret(tx: &WriteTx<'_>, user_key: UserKey, secret: &str) -> Result<()> {
+pub fn set_alert_webhook_secret(
+    tx: &WriteTx<'_>,
+    user_key: UserKey,
+    secret: &Secret,
+) -> Result<()> {
     tx.run("UPDATE users SET alert_webhook_secret = ?2 WHERE key = ?1", (user_key, secret))
 }
 
@@ -291,8 +288,8 @@ pub fn set_alert_webhook_secret(tx: &WriteTx<'_>, user_key: UserKey, secret: &st
 pub fn replace_secrets(
     tx: &WriteTx<'_>,
     user_key: UserKey,
-    webhook_secret: &str,
-    alert_webhook_secret: &str,
+    webhook_secret: &Secret,
+    alert_webhook_secret: &Secret,
 ) -> Result<()> {
     let sql = "UPDATE users SET webhook_secret = ?2, previous_webhook_secret = NULL,
                       previous_webhook_secret_expires_at = NULL, alert_webhook_secret = ?3, alert_webhook_url = NULL

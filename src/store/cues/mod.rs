@@ -20,6 +20,7 @@ use crate::domain::execution::RetryPolicy;
 use crate::domain::ids::CueId;
 use crate::domain::row_keys::{CueKey, UserKey};
 use crate::domain::schedule::Bounds;
+use crate::domain::secret::Secret;
 use crate::domain::webhook::callback::{Callback, DEFAULT_TIMEOUT_SECONDS, Method};
 use crate::error::Result;
 use crate::store::db::columns::{
@@ -157,7 +158,7 @@ row! { source_columns, "",
 #[derive(Debug)]
 pub struct DeliverySource {
     pub user_key: UserKey,
-    pub webhook_secret: String,
+    pub webhook_secret: Secret,
     pub callback_url: Option<String>,
 } }
 
@@ -207,7 +208,7 @@ impl ToRow for Option<Callback> {
             let unused = (Method::Post, "[]", false, DEFAULT_TIMEOUT_SECONDS);
             return (none, unused, none, none, none).bind(to);
         };
-        let headers = to_json(headers)?;
+        let headers = to_json(headers.expose())?;
         (url, method, headers, outcome_from_response, timeout_seconds).bind(to)?;
         match flow {
             Some(flow) => (&flow.key, flow.parallelism, flow.per_minute).bind(to),

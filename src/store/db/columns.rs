@@ -29,8 +29,10 @@ use crate::domain::notification::alert::AlertType;
 use crate::domain::row_keys::{CueKey, ExecutionKey, UserKey};
 use crate::domain::schedule::catch_up::MissReason;
 use crate::domain::schedule::{Bounds, CatchUp};
+use crate::domain::secret::Secret;
 use crate::domain::webhook::callback::{Callback, Method};
 use crate::domain::webhook::flow::Flow;
+use crate::domain::webhook::signature::WebhookSecrets;
 
 /// A value in the next columns of a row: a plain value has one, a struct or a tuple several.
 pub trait FromRow: Sized {
@@ -485,6 +487,14 @@ impl ToRow for Offer {
 
 row!(Flow { key, parallelism, per_minute });
 
+row!(WebhookSecrets { current, previous, previous_expires_at });
+
+macro_rules! webhook_secret_columns {
+    () => {
+        "webhook_secret, previous_webhook_secret, previous_webhook_secret_expires_at"
+    };
+}
+
 macro_rules! callback_columns {
     () => {
         "callback_url, callback_method, callback_headers, outcome_from_response, timeout_seconds, flow_key, \
@@ -500,7 +510,7 @@ impl FromRow for Callback {
         Ok(Self {
             url: url.ok_or_else(|| invalid_column("the cue has no callback"))?,
             method: columns.get()?,
-            headers: columns.json_or_usual(&NO_HEADERS)?,
+            headers: columns.json_or_usual(&NO_HEADERS)?.into(),
             outcome_from_response: columns.get()?,
             timeout_seconds: columns.get()?,
             flow: columns.get()?,
@@ -521,7 +531,9 @@ macro_rules! names {
     };
 }
 
-pub(in crate::store) use {callback_columns, names, policies_columns, schedule_columns};
+pub(in crate::store) use {
+    callback_columns, names, policies_columns, schedule_columns, webhook_secret_columns,
+};
 
 macro_rules! policies_row {
     ($($(#[$meta:meta])* $name:ident: $type:ty = $($row:expr),+;)+) => {
@@ -537,6 +549,20 @@ macro_rules! policies_row {
 }
 
 plain_fields!(policies_row);
+
+impl<T: FromRow> FromRow for Secret<T> {
+    const WIDTH: usize = T::WIDTH;
+
+    fn read(columns: &mut RowReader<'_, '_>) -> Result<Self> {
+        columns.get().map(Self::new)
+    }
+}
+
+impl<T: ToRow> ToRow for Secret<T> {
+    fn bind(&self, to: &mut Binder<'_, '_>) -> Result<()> {
+        self.expose().bind(to)
+    }
+}
 
 pub struct Binder<'a, 'c> {
     statement: &'a mut Statement<'c>,

@@ -14,7 +14,7 @@ use crate::domain::row_keys::{ExecutionKey, UserKey};
 use crate::domain::time::saturating_add;
 use crate::domain::webhook::delivery::{AttemptRef, DeliverySpec};
 use crate::error::Result;
-use crate::store::db::columns::{callback_columns, row, row_count, select};
+use crate::store::db::columns::{callback_columns, row, row_count, select, webhook_secret_columns};
 use crate::store::db::counters::QueueName;
 use crate::store::db::meta;
 use crate::store::executions::claims::first_check;
@@ -297,9 +297,7 @@ row!(spec_columns, "", DeliverySpec {
     callback = (callback_columns),
     cue_id = "cues.id",
     payload = "payloads.body",
-    secret = "webhook_secret",
-    previous_webhook_secret,
-    previous_webhook_secret_expires_at,
+    secrets = (webhook_secret_columns),
 });
 
 // Outer joins distinguish a deleted cue from a deleted execution. Compares the id: SQLite reuses the key of a deleted

@@ -105,9 +105,9 @@ fn webhook_client(
 fn request(url: &str) -> WebhookRequest {
     WebhookRequest {
         method: Method::Post,
-        url: url.to_owned(),
-        headers: Vec::new(),
-        body: Some(b"{}".to_vec()),
+        url: url.to_owned().into(),
+        headers: Vec::new().into(),
+        body: Some(b"{}".to_vec().into()),
         timeout: None,
         max_response: MAX_KEPT_BODY,
         keeps_headers: false,

@@ -72,14 +72,14 @@ impl Receivers {
 
 impl WebhookClient for Receivers {
     fn send(&self, request: &WebhookRequest) -> Result<WebhookResponse, DeliveryError> {
-        let sent = |name: &str| header(&request.headers, name).unwrap().to_owned();
-        let bytes = request.body.as_ref().map_or(0, Vec::len);
+        let sent = |name: &str| header(request.headers.expose(), name).unwrap().to_owned();
+        let bytes = request.body.as_ref().map_or(0, |body| body.expose().len());
         let mut state = self.state.lock().unwrap();
         state.attempts.push((sent("X-CueAPI-Execution-Id"), sent("X-CueAPI-Attempt")));
-        let of_host = state.sent.entry(request.url.clone()).or_default();
+        let url = request.url.expose();
+        let of_host = state.sent.entry(url.clone()).or_default();
         *of_host += 1;
-        let is_silent =
-            request.url.contains("//hang") || (request.url == HERD && *of_host > self.quick);
+        let is_silent = url.contains("//hang") || (url == HERD && *of_host > self.quick);
         if is_silent && !state.is_open {
             if self.times_out {
                 return Err(DeliveryError::Timeout { within: Duration::ZERO, status: None });
@@ -121,7 +121,7 @@ fn check_counters(fixture: &DeliveryFixture) {
 fn delivered(fixture: &DeliveryFixture) -> Vec<String> {
     let client = RecordingClient::default();
     fixture.deliver(&client);
-    client.requests().into_iter().map(|request| request.url).collect()
+    client.requests().into_iter().map(|request| request.url.into_exposed()).collect()
 }
 
 #[test]

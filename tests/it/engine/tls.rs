@@ -389,10 +389,10 @@ fn route_to(url: &str, authority: &Authority) -> MailTransport {
 
 fn mail() -> Mail {
     Mail {
-        to: "ann@example.com".to_owned(),
-        subject: "Sign in".to_owned(),
-        text: "The link of this mail".to_owned(),
-        log_line: String::new(),
+        to: "ann@example.com".to_owned().into(),
+        subject: "Sign in".to_owned().into(),
+        text: "The link of this mail".to_owned().into(),
+        log_line: String::new().into(),
         at: "2030-01-01T00:00:00Z".parse().unwrap(),
         log_only: false,
     }

@@ -279,7 +279,7 @@ fn day(fault: Fault) -> (Vec<String>, usize, usize) {
         new.callback = Some(Callback {
             url: url.clone(),
             method: Method::Post,
-            headers: Vec::new(),
+            headers: Vec::new().into(),
             outcome_from_response: false,
             timeout_seconds: 30,
             flow: None,

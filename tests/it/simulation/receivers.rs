@@ -153,15 +153,17 @@ impl InFlight {
         let finished = end_at(&client, self.loaded, now)?;
         let request = client.request.lock().unwrap().take();
         let Some(request) = request else { return Err(format!("run {} was not sent", self.key)) };
-        let sent = |name: &str| header(&request.headers, name).unwrap_or_default().to_owned();
-        ensure!(request.url == url(self.receiver), "run {} went to {}", self.key, request.url);
+        let sent =
+            |name: &str| header(request.headers.expose(), name).unwrap_or_default().to_owned();
+        let sent_to = request.url.expose();
+        ensure!(*sent_to == url(self.receiver), "run {} went to {sent_to}", self.key);
         ensure!(sent("x-cueapi-execution-id") == self.id, "run {} has another id", self.key);
         ensure!(
             sent("x-cueapi-attempt") == self.attempt.to_string(),
             "run {} has another attempt",
             self.key
         );
-        let body = request.body.unwrap_or_default();
+        let body = request.body.unwrap_or_default().into_exposed();
         let is_same = serde_json::from_slice::<Value>(&body).is_ok_and(|body| body == self.payload);
         ensure!(is_same, "run {} has another payload", self.key);
         let signed = signature_v1(&self.secret, now.div_euclid(SECOND), &body);

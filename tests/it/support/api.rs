@@ -60,7 +60,7 @@ impl Api {
         let (key, hash) = (self.fixture.user(name), api_key.hash());
         let insert = "INSERT INTO api_keys (id, user_key, name, prefix, key_hash, created_at) VALUES (?1, ?2, ?1, ?1, ?3, 0)";
         self.fixture.write(move |tx| tx.execute(insert, (name, key, hash)).unwrap());
-        User { key, client: Client::new(self.server.addr).with_key(api_key.reveal()) }
+        User { key, client: Client::new(self.server.addr).with_key(api_key.expose()) }
     }
 
     /// The same user at this server, after a restart.

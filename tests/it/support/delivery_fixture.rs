@@ -200,7 +200,8 @@ impl RecordingClient {
     /// A header of a request, by its place in the order of sending.
     pub fn header(&self, request: usize, name: &str) -> Option<String> {
         let requests = self.requests.lock().unwrap();
-        requests[request].headers.iter().find(|(it, _)| it == name).map(|(_, value)| value.clone())
+        let mut headers = requests[request].headers.expose().iter();
+        headers.find(|(it, _)| it == name).map(|(_, value)| value.clone())
     }
 }
 

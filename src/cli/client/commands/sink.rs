@@ -40,6 +40,7 @@ use crate::cli::printable::{printable, printable_lines};
 use crate::cli::server::flag_values::socket_address;
 use crate::cli::width::cut;
 use crate::client::request::{ApiRequest, ClientError};
+use crate::domain::secret::Secret;
 use crate::domain::text::one_line;
 use crate::domain::time::instant;
 use crate::domain::webhook::signature::{Verification, verify};
@@ -102,7 +103,7 @@ pub struct Sink {
     /// Webhook secret: @FILE, or - for standard input; other text is the secret itself, which the list of processes
     /// shows. Prefer CUED_WEBHOOK_SECRET in the environment [default: that of your account]
     #[arg(long, value_name = "@FILE|-|TEXT")]
-    secret: Option<String>,
+    secret: Option<Secret>,
 
     /// Print only the line of each delivery
     #[arg(long)]
@@ -114,7 +115,7 @@ impl ClientAction for Sink {
         if context.is_curl() {
             context.send(&ApiRequest::get("/v1/auth/webhook-secret"))?;
         }
-        let secrets = given_secret(self.secret.as_deref())?;
+        let secrets = given_secret(self.secret.as_ref())?;
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| cannot("start the receiver", error))?;
         let (listener, address) = runtime.block_on(bind(self.listen))?;
@@ -154,9 +155,10 @@ impl ClientAction for Sink {
 }
 
 /// The secret of `--secret`, else of the environment; none if that of the account is wanted.
-fn given_secret(flag: Option<&str>) -> Result<Vec<String>> {
+fn given_secret(flag: Option<&Secret>) -> Result<Vec<String>> {
     let variable = environment(SECRET_VARIABLE);
     let given_by = if flag.is_some() { "--secret" } else { SECRET_VARIABLE };
+    let flag = flag.map(|secret| secret.expose().as_str());
     let Some(text) = flag.or(variable.as_deref()) else { return Ok(Vec::new()) };
     let secret = input::text(given_by, text)?.trim().to_owned();
     if secret.is_empty() {

@@ -21,6 +21,7 @@ use serde_json::Value;
 use crate::domain::channel::message::Message;
 use crate::domain::channel::secrets::without_own;
 use crate::domain::channel::{ChannelType, Settings};
+use crate::domain::secret::{Secret, masked, masked_url};
 use crate::domain::webhook::callback::{CallbackTarget, host_of};
 
 /// A service: what a channel of its type is told about it, and how a message is sent to it.
@@ -129,13 +130,23 @@ impl SettingKind {
     pub fn is_secret(&self) -> bool {
         matches!(self, Self::Secret | Self::SecretUrl)
     }
+
+    /// A setting of the kind as it reads back.
+    pub fn shown(&self, value: &str) -> String {
+        match self {
+            Self::Secret => masked(value),
+            Self::SecretUrl => masked_url(value),
+            Self::Url | Self::Text | Self::Number(_) | Self::Address => value.to_owned(),
+        }
+    }
 }
 
-/// A POST. It has secrets, in its URL, headers or body, hence no `Debug`.
+/// A POST. It has secrets, in its URL, headers or body.
+#[derive(Debug)]
 pub struct ServiceRequest {
-    pub url: String,
-    pub headers: Vec<(String, String)>,
-    pub body: String,
+    pub url: Secret,
+    pub headers: Secret<Vec<(String, String)>>,
+    pub body: Secret,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -250,11 +261,11 @@ impl Setting {
 impl ServiceRequest {
     fn json(url: String, body: &Value) -> Self {
         let headers = vec![("Content-Type".to_owned(), "application/json".to_owned())];
-        Self { url, headers, body: body.to_string() }
+        Self { url: url.into(), headers: headers.into(), body: body.to_string().into() }
     }
 
     fn with_header(mut self, name: &str, value: String) -> Self {
-        self.headers.push((name.to_owned(), value));
+        self.headers.expose_mut().push((name.to_owned(), value));
         self
     }
 }

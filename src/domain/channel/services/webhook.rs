@@ -61,7 +61,7 @@ fn request(settings: &Settings, message: &Message) -> ServiceRequest {
     // A receiver may verify the body that it has parsed and written again.
     let body = canonical(JsonText::from(&body).get());
     let request = ServiceRequest {
-        body,
+        body: body.into(),
         ..ServiceRequest::json(settings.text("url").to_owned(), &Value::Null)
     };
     match alert_type {

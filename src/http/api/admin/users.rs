@@ -46,7 +46,7 @@ pub async fn create(request: Request) -> Result<Response> {
     require_plan(plans, &plan)?;
     let new = accounts::add_user(&request.app.store, email, &plan, request.now)?.await?;
     let mut body = find(&request, new.id).await?;
-    body["api_key"] = new.api_key.reveal().into();
+    body["api_key"] = new.api_key.expose().into();
     Ok(Response::created(&body))
 }
 

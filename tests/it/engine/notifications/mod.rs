@@ -151,8 +151,8 @@ fn a_notification_is_stored_with_the_failure_and_outlives_process_and_cue() {
     fixture.sql("PRAGMA foreign_keys = ON; DELETE FROM cues");
     let sent = send_all(&fixture);
     let [sent] = &sent[..] else { panic!("{} POSTs", sent.len()) };
-    assert_eq!(sent.url, "http://127.0.0.1:2/notify");
-    let body: Value = serde_json::from_slice(sent.body.as_deref().unwrap()).unwrap();
+    assert_eq!(sent.url.expose(), "http://127.0.0.1:2/notify");
+    let body: Value = serde_json::from_slice(sent.body.as_ref().unwrap().expose()).unwrap();
     assert_eq!(body["event"], "cue.failed");
     assert_eq!(number(&fixture, "SELECT count(*) FROM outbox"), 0);
 }
@@ -172,7 +172,7 @@ fn a_running_notification_is_not_claimed_twice_and_destinations_alternate() {
     let mails = first.iter().filter(|notification| notification.url.is_none()).count();
     assert_eq!(mails, 2);
     let mut urls: Vec<_> =
-        first.iter().filter_map(|notification| notification.url.clone()).collect();
+        first.iter().filter_map(|notification| Some(notification.url.as_ref()?.expose())).collect();
     urls.sort();
     assert_eq!(urls, ["http://127.0.0.1:2/notify", "http://127.0.0.1:3/"]);
     let again = dispatcher.run_once(&fixture.app, Vec::new(), DispatcherMode::Running).unwrap();
@@ -342,7 +342,7 @@ fn verification_raises_alerts_and_the_newest_thousand_are_kept() {
     assert!(raise("external_id is missing"));
     assert!(!raise("result_url is missing"), "one of its type stands for the cue");
     let sent = send_all(&fixture);
-    let body: Value = serde_json::from_slice(sent[0].body.as_deref().unwrap()).unwrap();
+    let body: Value = serde_json::from_slice(sent[0].body.as_ref().unwrap().expose()).unwrap();
     assert_eq!(body["alert_type"], "verification_failed");
     assert_eq!(body["severity"], "warning");
     assert_eq!(body["execution_id"], id.to_string());

@@ -322,8 +322,8 @@ fn a_hanging_provider_is_cut_by_the_timeout() {
     let provider = StripeDouble::start();
     provider.set(Mode::Hanging);
     let stripe = Stripe::new(StripeConfig {
-        secret_key: SECRET_KEY.to_owned(),
-        webhook_secret: WEBHOOK_SECRET.to_owned(),
+        secret_key: SECRET_KEY.to_owned().into(),
+        webhook_secret: WEBHOOK_SECRET.to_owned().into(),
         prices: Prices::new(["a", "b", "c", "d"].map(str::to_owned)).unwrap(),
         api_base: provider.url(),
         timeout: Duration::from_millis(200),

@@ -57,7 +57,7 @@ fn request(channel_type: ChannelType, settings: &Settings, message: &Message) ->
 }
 
 fn path_of(request: &ServiceRequest) -> &str {
-    match request.url.strip_prefix(BASE).unwrap() {
+    match request.url.expose().strip_prefix(BASE).unwrap() {
         "" => "/",
         path => path,
     }
@@ -69,8 +69,8 @@ fn send(
     message: &Message,
 ) -> (ServiceRequest, Answer) {
     let request = request(channel_type, settings, message);
-    let answer =
-        receive(channel_type, path_of(&request), &request.headers, request.body.as_bytes());
+    let (headers, body) = (request.headers.expose(), request.body.expose());
+    let answer = receive(channel_type, path_of(&request), headers, body.as_bytes());
     (request, answer)
 }
 
@@ -98,9 +98,9 @@ fn accepted(channel_type: ChannelType, settings: &Settings, message: &Message) -
         read(channel_type, &answer),
         Verdict::Accepted,
         "{channel_type:?}: {answer:?}\n{}",
-        request.body
+        request.body.expose()
     );
-    shown(channel_type, path_of(&request), &request.body)
+    shown(channel_type, path_of(&request), request.body.expose())
 }
 
 /// Returns whether `part` is `whole`, or a beginning of it that was cut.
@@ -264,7 +264,7 @@ fn a_text_is_cut_at_the_limit_in_the_unit_that_the_service_counts() {
 fn a_header_of_slack_that_is_cut_is_repeated_in_whole() {
     let title = "x".repeat(200);
     let (request, _) = send(Slack, &settings_of(Slack), &message(&title, "text", None));
-    let body: Value = serde_json::from_str(&request.body).unwrap();
+    let body: Value = serde_json::from_str(request.body.expose()).unwrap();
     assert_eq!(body["blocks"][0]["text"]["text"], format!("🔴 {}…", "x".repeat(146)));
     assert_eq!(body["blocks"][1]["text"]["text"], format!("🔴 {title}\ntext"));
 }
@@ -287,8 +287,8 @@ fn the_number_of_a_list_is_no_markup() {
     let text = "5. five\n 12) twelve\n1.5 of 3.\na 5. b\n=====";
     let sent = message("5. five failed", text, None);
     let body = |channel_type| -> Value {
-        serde_json::from_str(&request(channel_type, &settings_of(channel_type), &sent).body)
-            .unwrap()
+        let request = request(channel_type, &settings_of(channel_type), &sent);
+        serde_json::from_str(request.body.expose()).unwrap()
     };
     let escaped = "5\\. five\n 12\\) twelve\n1\\.5 of 3.\na 5. b\n\\=====";
     let embed = body(Discord)["embeds"][0].clone();
@@ -301,7 +301,7 @@ fn the_number_of_a_list_is_no_markup() {
 fn moods_and_settings_choose_priority_and_colour() {
     let body = |channel_type, settings: &Settings, mood| -> Value {
         let message = Message { mood, ..message("title", "text", Some(LINK)) };
-        serde_json::from_str(&request(channel_type, settings, &message).body).unwrap()
+        serde_json::from_str(request(channel_type, settings, &message).body.expose()).unwrap()
     };
     let mut ntfy = settings_of(Ntfy);
     assert_eq!(body(Ntfy, &ntfy, Mood::Critical)["priority"], 4);
@@ -319,7 +319,7 @@ fn moods_and_settings_choose_priority_and_colour() {
     // Without a token there is no header.
     ntfy.set("token", None);
     let headers = request(Ntfy, &ntfy, &message("title", "", None)).headers;
-    assert!(headers.iter().all(|(name, _)| name != "Authorization"));
+    assert!(headers.expose().iter().all(|(name, _)| name != "Authorization"));
 }
 
 #[test]
@@ -328,7 +328,7 @@ fn a_webhook_gets_the_fields_of_an_alert() {
     let body = |message: &Message| -> Value {
         let (request, answer) = send(Webhook, &settings, message);
         assert_eq!(read(Webhook, &answer), Verdict::Accepted, "{answer:?}");
-        serde_json::from_str(&request.body).unwrap()
+        serde_json::from_str(request.body.expose()).unwrap()
     };
     let failed = message("backup failed", "text", Some(LINK));
     let found = body(&failed);
@@ -347,6 +347,7 @@ fn a_webhook_gets_the_fields_of_an_alert() {
     }
     assert_eq!((&found["id"], &found["title"]), (&json!(failed.id), &json!("backup failed")));
     let headers = request(Webhook, &settings, &Message { alert: Some(alert), ..failed }).headers;
+    let headers = headers.expose();
     assert!(
         headers.contains(&("X-CueAPI-Alert-Type".to_owned(), "claim_lost".to_owned())),
         "{headers:?}"

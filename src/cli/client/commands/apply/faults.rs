@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::api::apply::HIDDEN;
 use crate::cli::error::{CliError, usage};
 use crate::cli::input::placed::{Place, Placed};
 use crate::cli::output::count;
 use crate::cli::printable::printable;
+use crate::domain::secret::MASK;
 
 /// A place in one of the files: `cues.yaml:7:15`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -77,7 +77,7 @@ pub fn without_value(reason: &str, value: &Placed) -> String {
     if !value.has_variable || text.is_empty() {
         return reason.to_owned();
     }
-    let mut masked = reason.replace(text, HIDDEN);
+    let mut masked = reason.replace(text, MASK);
     for quote in ['`', '"'] {
         let parts: Vec<&str> = masked.split(quote).collect();
         // Every second part is in quotes. A quote in the value is escaped.
@@ -85,7 +85,7 @@ pub fn without_value(reason: &str, value: &Placed) -> String {
             index % 2 == 1 && !part.is_empty() && (text.contains(part) || part.contains('\\'))
         };
         let parts = parts.iter().enumerate();
-        let parts = parts.map(|(index, part)| if is_of_value(index, part) { HIDDEN } else { part });
+        let parts = parts.map(|(index, part)| if is_of_value(index, part) { MASK } else { part });
         masked = parts.collect::<Vec<_>>().join(&quote.to_string());
     }
     masked

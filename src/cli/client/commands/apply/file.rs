@@ -8,7 +8,6 @@ use std::{fs, io};
 use jiff::Timestamp;
 use serde::Deserialize;
 
-use crate::api::apply::HIDDEN;
 use crate::cli::client::commands::apply::channels;
 use crate::cli::client::commands::apply::environment::{expand, has_unset_variable};
 use crate::cli::client::commands::apply::faults::{At, Faults};
@@ -19,6 +18,7 @@ use crate::cli::input::placed::{Entry, Place, Placed};
 use crate::cli::input::yaml::read_with_places;
 use crate::cli::nearest::did_you_mean;
 use crate::domain::cue::slug::{NAMESPACE_RULE, SLUG_RULE, Slug, is_namespace};
+use crate::domain::secret::MASK;
 
 /// Of a slug in a file with a namespace.
 const NAME_RULE: &str = "in a namespace it should have 1 to 63 of a-z, 0-9, '.', '_' and '-', and begin with a letter or a \
@@ -54,7 +54,7 @@ impl Namespace {
 
     /// The slug as it may be printed.
     pub fn shown(&self, key: &str) -> String {
-        if self.is_hidden { format!("{HIDDEN}/{key}") } else { self.slug(key) }
+        if self.is_hidden { format!("{MASK}/{key}") } else { self.slug(key) }
     }
 }
 

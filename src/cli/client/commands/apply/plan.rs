@@ -3,12 +3,13 @@
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use crate::api::apply::{HIDDEN, hidden};
+use crate::api::apply::hidden;
 use crate::cli::client::commands::apply::file::{Kind, Namespace, Object, Wanted};
 use crate::cli::input::placed::Placed;
 use crate::client::request::ApiRequest;
 use crate::domain::channel::ChannelType;
 use crate::domain::channel::services::{SettingKind, service};
+use crate::domain::secret::MASK;
 
 /// Objects of a request, and their bytes: the server takes 2 MB.
 const MAX_OBJECTS: usize = 500;
@@ -143,7 +144,7 @@ fn value_of<'a>(body: &'a Placed, field: &str) -> Option<&'a Placed> {
 }
 
 fn is_masked(value: &Value) -> bool {
-    value.as_str().is_some_and(|text| text.contains(HIDDEN))
+    value.as_str().is_some_and(|text| text.contains(MASK))
 }
 
 /// Whether a value is a secret wherever it stands.

@@ -25,6 +25,7 @@ use crate::client::credentials::{
 };
 use crate::client::request::{ApiRequest, ApiResponse, ClientError, segment};
 use crate::domain::account::credentials::may_contain_secret;
+use crate::domain::secret::Secret;
 
 /// The id of the key that a command uses; `None` if the server does not mark it.
 fn own_key_id(context: &Context) -> Result<Option<String>> {
@@ -100,7 +101,7 @@ impl ClientAction for Login {
             Some(_) => read_key()?,
             None => device_flow::sign_in(context, self.email.as_deref(), !self.no_browser)?,
         };
-        finish(context, key, is_entered)
+        finish(context, key.into(), is_entered)
     }
 }
 
@@ -115,7 +116,7 @@ fn free_profile(credentials: &Credentials, url: &str) -> String {
 }
 
 /// Verifies a key and stores it. Its profile becomes the current one, unless the command line names it and there is one.
-fn finish(context: &Context, api_key: String, is_entered: bool) -> Result {
+fn finish(context: &Context, api_key: Secret, is_entered: bool) -> Result {
     let signed_in = context.at(Target { key: Some(api_key.clone()), ..context.target.clone() })?;
     let me = signed_in.send(&ApiRequest::get("/v1/auth/me")).map_err(|error| {
         let url = &context.target.url;
