@@ -139,7 +139,7 @@ impl StoredMail {
                 let parts = [Some(title.as_str()), Some(text.as_str()), link.as_deref()];
                 let mut lines: Vec<&str> =
                     parts.into_iter().flatten().filter(|part| !part.is_empty()).collect();
-                let page = format!("{base}/#/channels");
+                let page = format!("{base}/#/notifications");
                 // Without a link nobody knows the address of the page; a test has that of the channels already.
                 let ending = match link.as_deref() {
                     None => {
@@ -295,11 +295,11 @@ mod tests {
             (
                 Some("http://cued/#/runs/1"),
                 "\n\nhttp://cued/#/runs/1\n\nA channel of your account has sent this. Your channels: \
-                 http://cued/#/channels\n",
+                 http://cued/#/notifications\n",
             ),
             (
-                Some("http://cued/#/channels"),
-                "\n\nhttp://cued/#/channels\n\nA channel of your account has sent this.\n",
+                Some("http://cued/#/notifications"),
+                "\n\nhttp://cued/#/notifications\n\nA channel of your account has sent this.\n",
             ),
         ] {
             let now = at("2026-01-01T10:00:00Z");

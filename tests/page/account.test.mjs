@@ -5,7 +5,7 @@ import { test } from "node:test";
 globalThis.document ??= { createTreeWalker: () => ({}), createComment: () => ({}) };
 const page = "../../src/http/page/";
 const { byMonth, monthStart } = await import(page + "screens/plan.js");
-const { byCue, movedCues, outcome, question } = await import(page + "screens/alerts.js");
+const { byCue, movedCues, question } = await import(page + "screens/alerts.js");
 const { freeze } = await import(page + "app/time.js");
 const { byTask, takers } = await import(page + "screens/workers.js");
 
@@ -65,16 +65,4 @@ test("alerts of a cue stand together where its newest one is, those of no cue al
   const groups = byCue([alert("5", "a"), alert("4", null), alert("3", "b"), alert("2", "a"), alert("1", null)]);
   assert.deepEqual(groups.map(({ id, rest }) => [id, rest.map((other) => other.id)]),
     [["5", ["2"]], ["4", []], ["3", []], ["1", []]]);
-});
-
-test("the answer to a test alert is shown in words", () => {
-  const answer = (more) => outcome({ status: "failed", http_status: null, duration_ms: 30_000,
-    error_message: "the connection was refused", next_retry: null, ...more });
-  assert.deepEqual(answer({ status: "delivered", http_status: 204, duration_ms: 12 }),
-    ["good", "The test arrived: the URL returned 204 in 12 ms."]);
-  assert.deepEqual(answer({}),
-    ["bad", "The test failed after 30 s: the connection was refused. It is not sent again."]);
-  assert.equal(answer({ next_retry: "2026-03-31T00:00:00Z" })[1],
-    "The test failed after 30 s: the connection was refused. It will be sent again.");
-  assert.equal(answer({ status: "waiting", duration_ms: null })[0], "warn");
 });

@@ -7,7 +7,7 @@ globalThis.document ??= { createTreeWalker: () => ({}), createComment: () => ({}
 const page = "../../src/http/page/";
 const { ALERTS, EVENTS, SERVICES, SETTINGS, createBody, eventsText, formOf, patchBody, problemsOf, quietText,
   targetOf, withEvent } = await import(page + "screens/channels/services.js");
-const { outcome } = await import(page + "screens/channels.js");
+const { outcome, withUnlisted } = await import(page + "screens/notifications.js");
 const { isUnsaved } = await import(page + "screens/channels/form.js");
 const { parse } = await import(page + "app/router.js");
 const { spoken } = await import(page + "app/problems.js");
@@ -135,6 +135,20 @@ test("the answer to a test in words", () => {
     { "HTTP status": 403, Took: "12 ms" }]);
   assert.deepEqual(shown({ status: "waiting", http_status: null, duration_ms: null, response: null }),
     ["warn", "The test is on its way: there is no response yet.", {}]);
+  assert.equal(shown({ status: "failed", error_message: "the URL returned 500",
+    next_retry: "2026-03-31T00:00:00Z" })[1],
+    "The test failed: the URL returned 500. It will be sent again.");
   assert.deepEqual(shown({ error: { status: 429, message: "One test at a time" } }),
     ["bad", "One test at a time", {}]);
+});
+
+test("what the API does not list has a row: webhooks of cues, and an alert webhook that is not set", () => {
+  const mails = { id: "email", built_in: true };
+  const alerts = { id: "alert_webhook", built_in: true, status: "active" };
+  const own = { id: "chn_1", built_in: false };
+  const shown = (...channels) => withUnlisted(channels).map(({ id, status }) => [id, !!status]);
+  assert.deepEqual(shown(mails, own),
+    [["email", false], ["alert_webhook", false], ["cue_webhooks", false], ["chn_1", false]]);
+  assert.deepEqual(shown(mails, alerts, own),
+    [["email", false], ["alert_webhook", true], ["cue_webhooks", false], ["chn_1", false]]);
 });

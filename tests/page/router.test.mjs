@@ -8,8 +8,9 @@ import { link, parse, withQuery } from "../../src/http/page/app/router.js";
 const SCREENS = { "": "overview", "#/": "overview", "#/cues": "cues", "#/cues/new": "editor",
   "#/cues/cue_1": "cue", "#/cues/cue_1/edit": "editor", "#/runs": "runs", "#/runs/0198": "run",
   "#/day": "day", "#/workers": "workers", "#/alerts": "alerts",
-  "#/channels": "channels", "#/channels/new": "channels", "#/channels/new/ntfy": "channels",
-  "#/channels/chn_1": "channels", "#/account/plan": "plan", "#/account/keys": "keys",
+  "#/notifications": "notifications", "#/notifications/new": "notifications",
+  "#/notifications/new/ntfy": "notifications", "#/notifications/chn_1": "notifications",
+  "#/channels": "channels", "#/channels/chn_1": "channels", "#/account/plan": "plan", "#/account/keys": "keys",
   "#/settings": "settings",
   "#/admin": "admin", "#/admin/backups": "admin", "#/admin/health": "admin", "#/enter/tok": "sign_in" };
 
@@ -49,8 +50,8 @@ test("a changed filter keeps the others and starts paging again", () => {
 
 test("the modules of the screen of the address are loaded before the first script of the page runs", () => {
   const source = readFileSync(new URL("../../src/http/page/theme.js", import.meta.url), "utf8");
-  const names = ["overview", "cues", "cue", "editor", "runs", "run", "day", "workers", "alerts", "channels",
-    "plan", "keys", "settings", "admin", "sign_in"];
+  const names = ["overview", "cues", "cue", "editor", "runs", "run", "day", "workers", "alerts",
+    "notifications", "channels", "plan", "keys", "settings", "admin", "sign_in"];
   const screens = names.map((name) => `${name}:screens/${name}.js parts/${name}.js;`).join("");
   const loaded = (hash, list = screens, account = "usr_1") => {
     const links = [];

@@ -110,7 +110,7 @@ impl Message {
             (Some(execution_id), _) => format!("runs/{execution_id}"),
             (None, Some(cue_id)) => format!("cues/{cue_id}"),
             _ if self.event == DIGEST => "runs?status=failed".to_owned(),
-            _ if self.event == TEST => "channels".to_owned(),
+            _ if self.event == TEST => "notifications".to_owned(),
             _ => "alerts".to_owned(),
         };
         format!("{base}/#/{place}")

@@ -28,7 +28,8 @@ const SCREENS = {
   day: [() => import("../screens/day.js"), "Day", "", "d", "#/day"],
   workers: [() => import("../screens/workers.js"), "Workers", "", "w", "#/workers"],
   alerts: [() => import("../screens/alerts.js"), "Alerts", "", "a", "#/alerts"],
-  channels: [() => import("../screens/channels.js"), "Channels", "", "h", "#/channels"],
+  notifications: [() => import("../screens/notifications.js"), "Notifications", "", "h", "#/notifications"],
+  channels: [() => import("../screens/notifications.js"), "Notifications", "notifications"],
   plan: [() => import("../screens/plan.js"), "Usage", "", "u", "#/account/plan"],
   keys: [() => import("../screens/keys.js"), "Keys and secrets", "", "k", "#/account/keys"],
   settings: [() => import("../screens/settings.js"), "Settings", "", "s", "#/settings"],
@@ -63,7 +64,7 @@ const keyOf = ({ screen, id }) => `${screen}/${id ?? ""}`;
 function open(route) {
   const key = keyOf(route);
   if (key === shown.key) {
-    // Back and Forward return to the place that was left; another page of a list begins at its top.
+    // Another page of a list begins at its top.
     const isSamePage = route.query.page === shown.route.query.page;
     Object.assign(shown, { route, scroll: scrolls.get(entry) ?? (isSamePage ? null : 0) });
     return void load(shown);

@@ -13,8 +13,8 @@ export const hasChannel = ({ overview } = state) =>
 export const isSilent = ({ info, overview } = state) =>
   !!info && !!overview && !sendsMail({ info }) && !hasChannel({ overview });
 
-export const mending = () => html`${anchor("#/channels/new", "Add a channel")}, or start the
+export const mending = () => html`${anchor("#/notifications/new", "Add a channel")}, or start the
   server with <code class="flag">--smtp-url</code> to send mail.`;
 export const silence = () => html`You get no message when a run fails${
-  state.overview?.channels.failing.length ? html`: ${anchor("#/channels", "your channel fails")}.`
+  state.overview?.channels.failing.length ? html`: ${anchor("#/notifications", "your channel fails")}.`
     : html`. ${mending()}`}`;

@@ -12,7 +12,8 @@ const ROUTES = Object.entries({
   day: /^day$/,
   workers: /^workers$/,
   alerts: /^alerts$/,
-  channels: /^channels(?:\/(.+))?$/, // an id, "new" or "new/TYPE"
+  notifications: /^notifications(?:\/(.+))?$/, // an id, "new" or "new/TYPE"
+  channels: /^channels(?:\/(.+))?$/, // its former name
   plan: /^account\/plan$/,
   keys: /^account\/keys$/,
   settings: /^settings$/,

@@ -7,7 +7,7 @@ export const state = {
   route: null,
   user: null, // GET /v1/auth/me
   info: null, // GET /v1/info
-  overview: null, // GET /v1/overview, shared by the overview screen and the banners
+  overview: null, // GET /v1/overview
   signedOut: false,
   live: "connecting", // "connecting" | "live" | "polling"
   newBuild: false,

@@ -1,8 +1,7 @@
-// Alerts: what went wrong, newest first, and where alerts are sent.
-import { account, act, address, ago, anchor, announce, busily, button, card, confirmed, copyKey,
-  copyMenu, duration, facts, get, getCue, go, html, inYourTime, instant, link, loadUser, number, patch, plural,
-  post, prompt, select, serverNow, set, settings, signOf, state, tabs, toast, update, when, why,
-  withQuery } from "../kit.js";
+// Alerts: what went wrong, newest first.
+import { account, address, ago, anchor, copyKey, copyMenu, get, getCue, go, html, inYourTime,
+  instant, link, number, plural, select, serverNow, set, settings, signOf, state, tabs, update,
+  when, withQuery } from "../kit.js";
 import { offsetOf, pagedTable } from "../parts/table.js";
 import { knownLine, withCues } from "../parts/target.js";
 import { TYPES } from "./alerts/types.js";
@@ -68,7 +67,8 @@ export function view(data, route) {
     <header>${select("raised", "Raised", days, SPANS, setDays)}
       ${cue ? anchor(withQuery(route, { cue: null }), "All cues", "button") : ""}</header>
     ${data.alerts.length ? list(data, route) : none(type || cue || days || page)}</section>
-    ${destinations(data)}`;
+    <p id="destinations" class="small muted">The newest 1,000 are kept. ${
+      anchor("#/notifications", "Where alerts are sent")}</p>`;
 }
 
 function list({ alerts, total, known, seen }, route) {
@@ -130,63 +130,3 @@ const none = (isFiltered) => html`<div class="empty">
   ? anchor(link("alerts"), "Show all alerts", "button")
   : `You get an alert when a cue fails 3 times in a row, a result is rejected or late, a worker is
     lost, no worker claims a run, or missed runs fire after downtime.`}</p></div>`;
-
-function destinations(data) {
-  const { test } = data;
-  const url = state.user?.alert_webhook_url;
-  const mailed = state.info?.mail === "smtp" ? "."
-    : ", but this server sends no mail: mails go to its log.";
-  const actions = [
-    button(url ? "Change" : "Set a webhook", () => setWebhook(url), "", { id: "set-webhook" }),
-    ...(url ? [
-      button("Send a test", () => sendTest(data, url), "", { id: "send-test", off: data.busy }),
-      button("Remove", () => confirmed("Remove the webhook?", "Remove",
-        `Alerts are no longer sent to ${url}.`, () => change(null), "Removed the webhook"),
-        "danger", { id: "remove-webhook" }),
-      anchor(link("account", "keys"), "Show the alert secret"),
-    ] : []),
-  ];
-  const unset = "Not set. A URL of yours can receive each alert as a signed POST.";
-  return card("destinations", "Where alerts go", "", facts([
-    ["This list", "Keeps your newest 1,000 alerts."],
-    ["Webhook", html`<div class="stack"><p>${url ? html`<code>${url}</code>` : unset}</p>
-      <div class="row">${actions}</div>${test && test.url === url
-        ? html`<p id="test-result" class=${test.color}>${test.text}</p>` : ""}</div>`],
-    ["Channels", anchor("#/channels", "ntfy, Slack, Telegram, mail and others")],
-    ["Mail", `You get a mail when a cue fails, and once a day while it does, if it says so${mailed}`],
-  ], "long pad"));
-}
-
-const change = (alert_webhook_url) => patch("v1/auth/me", { alert_webhook_url }).then(loadUser);
-
-async function setWebhook(url) {
-  const name = "alert_webhook_url";
-  const saved = await prompt({
-    title: "Webhook for alerts",
-    text: `Each alert is sent to this URL as a POST, signed with your alert secret, with up to three
-      attempts in six minutes.`,
-    fields: [{ name, label: "URL", type: "url", value: url || "", required: true }],
-    send: (values) => change(values[name]),
-  });
-  if (saved) toast("Alerts go to the webhook");
-}
-
-const sendTest = (data, url) => busily(data, async () => {
-  data.test = null;
-  const answer = await act(() => post("v1/alerts/test"));
-  if (!answer) return;
-  const [color, text] = outcome(answer);
-  announce(text);
-  data.test = { url, color, text };
-});
-
-/** Colour and words of the answer to a test. Pure. */
-export function outcome({ status, http_status: code, error_message: error, ...answer }) {
-  const took = duration(answer.duration_ms);
-  return {
-    __proto__: null,
-    delivered: ["good", `The test arrived: the URL returned ${code} in ${took}.`],
-    waiting: ["warn", "The test is on its way: there is no response yet."],
-  }[status] ?? ["bad", `The test failed after ${took}: ${why({ error_message: error })}. ${
-    answer.next_retry ? "It will be sent again." : "It is not sent again."}`];
-}

@@ -92,7 +92,7 @@ function failingChannels({ failing }) {
     ? [`The channel ${names} fails${unheard}.`, failing[0].last_error]
     : [`${number(failing.length)} channels fail${unheard}.`, names];
   return html`<div id="failing-channels">${note(html`<b>${title}</b> ${text}`, "bad",
-    anchor("#/channels", "Open Channels", "button"))}</div>`;
+    anchor("#/notifications", "Open Notifications", "button"))}</div>`;
 }
 
 /** Until it was followed or dismissed, in this browser. */
@@ -105,7 +105,7 @@ function channelHint({ count }) {
     class="flag">--smtp-url</code>.`
     : "Get a message when a cue fails, and when it works again.";
   return html`<div id="channel-hint">${note(text, isSilent() ? "warn" : "", html`<span
-    class="row"><a class="button" href="#/channels/new" @click=${end}>Add a channel</a>${
+    class="row"><a class="button" href="#/notifications/new" @click=${end}>Add a channel</a>${
     button("Dismiss", end)}</span>`)}</div>`;
 }
 

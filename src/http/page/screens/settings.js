@@ -41,7 +41,7 @@ export function view(data) {
     <div class="stack">
     ${part("account", "Account", "", html`<p class="wrap">${user?.email}</p>
       <p class="row">${anchor("#/account/keys", "Keys and sessions", "button")}${
-        anchor("#/channels", "Channels", "button")}${button("Sign out", () => act(signOut))}</p>`)}
+        anchor("#/notifications", "Notifications", "button")}${button("Sign out", () => act(signOut))}</p>`)}
     ${part("lines", "Command line", "", LINES.map(([line, about]) =>
       html`<div><p class="small muted">${about}</p>${copyLine(line)}</div>`))}
     ${card("about", "About", "", facts([

@@ -25,7 +25,7 @@ def workers_are_listed_with_what_they_hold(world):
 
 
 @test
-def alerts_lead_to_their_runs_and_to_a_webhook(world):
+def alerts_lead_to_their_runs(world):
     server = world.signed_in()
     page = world.page
     world.receiver.answers["/hook"] = (500, "")
@@ -58,21 +58,6 @@ def alerts_lead_to_their_runs_and_to_a_webhook(world):
     page.see("No alert matches")
     page.click(".tabs a", "Failing")
     page.see("sync", "table")
-    page.click("#set-webhook")
-    page.fill("#d-alert_webhook_url", world.receiver.url + "/alerts")
-    page.click("dialog button.primary")
-    page.see("/alerts", "#destinations code")
-    check(server.get("/v1/auth/me")["alert_webhook_url"].endswith("/alerts"), "it is set")
-    page.click("#send-test")
-    page.see("The test arrived: the URL returned 200", "#test-result")
-    world.receiver.answers["/alerts"] = (500, "")
-    page.click("#send-test")
-    page.see("The test failed after", "#test-result")
-    page.see("the URL returned 500. It will be sent again", "#test-result")
-    check(server.get("/v1/alerts")["total"] == 2, "a test is in no list")
-    page.click("#remove-webhook")
-    page.click("dialog button", "Remove")
-    page.see("Not set", "#destinations")
     page.click("table a.name")
     page.loaded("run")
 

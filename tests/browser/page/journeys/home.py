@@ -201,7 +201,7 @@ def a_server_without_mail_says_that_nobody_is_told(world):
     check("a mail to you" not in page.words("#preview"), "no mail is promised")
     page.click("summary", "If a run fails")
     page.see("This server sends no mail: mails go to its log.")
-    page.go("#/channels/new/email", "channels")
+    page.go("#/notifications/new/email", "notifications")
     page.see("This server sends no mail: its mails go to its log, so nobody gets them.")
     page.click("#save")
     page.see("Log only", "tbody")

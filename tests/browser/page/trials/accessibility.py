@@ -149,7 +149,7 @@ def nothing_leaves_its_card_and_a_row_of_cues_has_two_lines(world):
     page = world.page
     failed = server.get("/v1/executions?status=failed&limit=1")["executions"][0]
     hashes = ["#/", "#/cues", f"#/cues/{failed['cue_id']}", "#/runs", f"#/runs/{failed['id']}", "#/day", "#/workers", "#/alerts",
-              "#/channels", "#/account/keys", "#/settings", "#/admin", "#/admin/backups", "#/admin/health"]
+              "#/notifications", "#/account/keys", "#/settings", "#/admin", "#/admin/backups", "#/admin/health"]
     wrong = {}
     for width in (820, 1024, 1280, 1920):
         server.advance("PT61S")

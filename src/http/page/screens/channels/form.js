@@ -28,7 +28,7 @@ export function headOf({ channel, isEdit }, id) {
 }
 
 export const services = () => html`<ul class="grid">${Object.entries(SERVICES).map(
-  ([type, { name, line }]) => html`<li><a class="card tile" href=${link("channels", "new", type)}>
+  ([type, { name, line }]) => html`<li><a class="card tile" href=${link("notifications", "new", type)}>
     <h2>${name}</h2><span>${line}</span></a></li>`)}</ul>`;
 
 function change(data, name, value) {
@@ -49,11 +49,11 @@ export function formView(data) {
   return html`<form class="stack" novalidate autocapitalize="off" spellcheck="false"
     @submit=${submit} aria-busy=${busy ? "true" : "false"}>
     ${rest.length ? note(rest.join(" "), "bad", "", "refused") : ""}<div class="grid">${
-    card("", SERVICES[type].name, isEdit ? "" : anchor("#/channels/new", "Change service"),
+    card("", SERVICES[type].name, isEdit ? "" : anchor("#/notifications/new", "Change service"),
       settings(data))}<div class="stack">${card("", "Events", "", events(data))}${
     card("", "Tags and quiet hours", "", limits(data))}</div></div>
     <div class="actions"><button class="primary" id="save">${
-      isEdit ? "Save" : "Add"}</button>${anchor("#/channels", "Cancel", "button")}</div></form>`;
+      isEdit ? "Save" : "Add"}</button>${anchor("#/notifications", "Cancel", "button")}</div></form>`;
 }
 
 function settings(data) {
@@ -115,7 +115,7 @@ const save = (data) => busily(data, async () => {
   const { id } = await send(data);
   data.isSaved = true;
   if (data.form.isQuiet) usedZone(data.form.timezone);
-  go(link("channels", { saved: id }));
+  go(link("notifications", { saved: id }));
 }, (error) => {
   // The sign-in covers a 401; what was written stays.
   if (error.status === 401) return;
