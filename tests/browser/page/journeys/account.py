@@ -25,7 +25,7 @@ def workers_are_listed_with_what_they_hold(world):
 
 
 @test
-def alerts_lead_to_their_runs_and_to_a_webhook(world):
+def alerts_lead_to_their_runs(world):
     server = world.signed_in()
     page = world.page
     world.receiver.answers["/hook"] = (500, "")
