@@ -89,8 +89,7 @@ impl Rig {
     /// Kills the server and starts it again at `instant`.
     fn restart_after_kill(&mut self, instant: &str) {
         self.server.kill();
-        self.server.restart_at(instant);
-        self.user = self.user.at(self.server.addr());
+        self.user = self.user.at(self.server.restart_at(instant));
     }
 
     /// Kills the server in the middle of a move of the clock, while a message is under way.
@@ -109,8 +108,7 @@ impl Rig {
         self.server.kill();
         drop(advance.join().unwrap());
         self.phone.release();
-        self.server.restart_at(instant);
-        self.user = self.user.at(self.server.addr());
+        self.user = self.user.at(self.server.restart_at(instant));
     }
 }
 
