@@ -251,3 +251,46 @@ fn with_scrolling(html: &str) -> String {
         )
         .replace("</table>", "</table></div>")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headings_have_the_anchors_of_github() {
+        let text = "# A b\n\n## In words\n\n### 4.3 Schedule\n\n## `cued work`\n\n## What's *new*?\n\n## In words\n\n## invalid_state\n";
+        let anchors: Vec<String> =
+            headings(text).into_iter().map(|heading| heading.anchor).collect();
+        assert_eq!(
+            anchors,
+            [
+                "a-b",
+                "in-words",
+                "43-schedule",
+                "cued-work",
+                "whats-new",
+                "in-words-1",
+                "invalid_state"
+            ]
+        );
+        assert_eq!((title(text).as_deref(), title("Text\n\n## A\n")), (Some("A b"), None));
+    }
+
+    #[test]
+    fn pictures_are_left_out_and_files_of_the_repository_are_named() {
+        let destination = |link: &str| match link.strip_prefix("../") {
+            Some(path) => Destination::File(path.to_owned()),
+            None => Destination::Url(format!("docs/{link}")),
+        };
+        let render = |text: &str| to_html(&without_pictures(text), &destination).unwrap();
+        assert_eq!(
+            render(
+                "[one](a.md) [two](../b.py) ![x](y.png)\n\n<picture>\n  <img src=\"x\">\n</picture>\n"
+            ),
+            "<p><a href=\"docs/a.md\">one</a> two (<code>b.py</code>) </p>\n"
+        );
+        for refused in ["## A <b>\n", "<script>alert(1)</script>\n", "a <i>b</i>\n"] {
+            assert!(to_html(refused, &destination).is_err(), "{refused}");
+        }
+    }
+}

@@ -2,7 +2,7 @@
 //! sizes of files and functions, and the number of files on the way of a request and of a delivery.
 
 mod imports;
-mod sources;
+pub mod sources;
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -85,21 +85,6 @@ fn every_receiver_in_python_queues_a_burst() {
     assert_eq!(slow.map(|(path, _)| path).collect::<Vec<_>>(), Vec::<&PathBuf>::new());
 }
 
-#[test]
-fn every_link_of_a_document_leads_to_a_file() {
-    let documents = below(&["README.md", "src/docs", ".github"]);
-    let mut faults = Vec::new();
-    for (path, text) in
-        documents.iter().filter(|(path, _)| path.extension().is_some_and(|end| end == "md"))
-    {
-        let targets = text.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next());
-        let local = targets.filter(|target| !target.is_empty() && !target.contains("://"));
-        let missing = local.filter(|target| !path.parent().unwrap().join(target).exists());
-        faults.extend(missing.map(|target| format!("{}: {target}", path.display())));
-    }
-    assert!(documents.len() > 10 && faults.is_empty(), "{}", faults.join("\n"));
-}
-
 /// The endpoints of §2.12: a method and a path, or the end of a path after `…`.
 fn endpoints() -> Vec<(&'static str, &'static str)> {
     let (_, section) = CONTRACT.split_once("### 2.12 Endpoints").unwrap();

@@ -87,3 +87,28 @@ pub fn escaped(text: &str) -> String {
     }
     yaml
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::input::yaml;
+
+    #[test]
+    fn texts_that_yaml_would_read_as_something_else_are_quoted() {
+        for json in [
+            r#"{"a":[],"b":{},"c":[[1,[2]],[{"x":1,"y":[{}]}]],"d":"","null":null,"~":"~"}"#,
+            r##"["yes","no","1","1.5","- a","a: b","#c","é","\u0007","\u0085\u2028","\ufeff","a\nb","'","\"","\\"]"##,
+            r#"[-0.5,1e-7,true,false,"0x1F",".inf","2030-01-01","<<","=","%a","@a","`a`","!a","&a","*a","|",">"]"#,
+            "3",
+            "\"\u{10ffff}\u{7f}\u{80}\u{9b}\u{202e}\u{fffe}\"",
+        ] {
+            let expected = json::read(json.as_bytes()).unwrap().get().to_value();
+            let written = document(json).unwrap();
+            assert_eq!(yaml::read(&written), Ok(expected), "{written}");
+        }
+        assert_eq!(
+            document(r#"{"b":[{"x":1,"z":[2]},[3]],"a":{}}"#).unwrap(),
+            "a: {}\nb:\n  - x: 1\n    z:\n      - 2\n  -\n    - 3\n"
+        );
+    }
+}

@@ -506,4 +506,26 @@ mod test_support {
     pub fn at(text: &str) -> Timestamp {
         text.parse().unwrap()
     }
+
+    /// The rows of a table of `tests/data` and their columns. Lines that begin with `#` are comments.
+    pub fn rows<const COLUMNS: usize>(table: &str) -> Vec<[&str; COLUMNS]> {
+        let rows = table.lines().filter(|line| !line.starts_with('#'));
+        rows.map(|row| row.split('\t').collect::<Vec<_>>().try_into().expect(row)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::domain::schedule::test_support::*;
+
+    #[test]
+    fn runs_follow_the_local_clock_through_every_kind_of_change() {
+        let rows = rows(include_str!("../../../tests/data/clock-changes.tsv"));
+        for [zone, cron, after, runs] in &rows {
+            let expected: Vec<_> = runs.split(' ').map(at).collect();
+            let found = recurring(cron, zone).upcoming(at(after), expected.len());
+            assert_eq!(found, expected, "{cron} in {zone} after {after}");
+        }
+        assert_eq!(rows.len(), 42);
+    }
 }

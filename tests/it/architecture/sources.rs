@@ -68,7 +68,7 @@ pub fn sources() -> Vec<Source> {
 pub fn read(folder: &str) -> Vec<Source> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
     let mut files = Vec::new();
-    collect(&folder, &mut files);
+    collect(&folder, "rs", &mut files);
     assert!(files.len() > 50, "the source was not found");
     files
         .into_iter()
@@ -80,12 +80,13 @@ pub fn read(folder: &str) -> Vec<Source> {
         .collect()
 }
 
-fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
+/// Adds the files below `folder` whose names end so.
+pub fn collect(folder: &Path, extension: &str, files: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
-            collect(&path, files);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            collect(&path, extension, files);
+        } else if path.extension().is_some_and(|it| it == extension) {
             files.push(path);
         }
     }

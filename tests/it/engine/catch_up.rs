@@ -7,7 +7,6 @@ use cued::domain::schedule::{CatchUp, Schedule};
 use cued::engine::scheduler::Scheduler;
 use cued::service::fire::{CueFirer, FireSummary};
 use cued::store::ReadTx;
-use cued::store::alerts::{self, AlertFilter};
 use cued::store::executions::claims::{self, ClaimFilter};
 use cued::store::outbox;
 
@@ -40,11 +39,7 @@ fn number(fixture: &Fixture, sql: &'static str) -> i64 {
 }
 
 fn alerts_of(fixture: &Fixture, user: UserKey) -> Vec<Value> {
-    let list = fixture
-        .app
-        .store
-        .read(move |read| alerts::list(read, user, &AlertFilter::default(), 100, 0));
-    list.wait().unwrap().0.iter().map(|alert| alert.json()).collect()
+    fixture.alerts(user).iter().map(|alert| alert.json()).collect()
 }
 
 #[test]
@@ -121,13 +116,12 @@ fn workers_get_a_run_that_falls_due_now_before_those_of_an_outage() {
     fixture.advance(30);
     fire_batch(&fixture, outage, 500);
     let list = move |read: &ReadTx<'_>| claims::list(read, user, &ClaimFilter::default(), 100);
-    let list = fixture.app.store.read(list).wait().unwrap();
+    let list = fixture.read(list);
     let minutes: Vec<String> =
         list.executions.iter().map(|it| it.scheduled_for.to_string()[14..16].to_owned()).collect();
     let expected = ["06", "06", "01", "01", "02", "02", "03", "03", "04", "04", "05", "05"];
     assert_eq!(minutes, expected);
-    let next =
-        fixture.app.store.read(move |read| claims::find_next(read, user, None)).wait().unwrap();
+    let next = fixture.read(move |read| claims::find_next(read, user, None));
     assert_eq!(next, Some(list.executions[0].id));
 }
 

@@ -333,9 +333,7 @@ fn a_request_that_cannot_be_read_is_tried_again() {
     let shared = Arc::clone(&webhook_client) as Arc<dyn WebhookClient>;
     let (_, delivery) = DeliveryService::start(&fixture.app, shared).unwrap();
     let state = |expected: (&str, i64)| {
-        until("the attempt ends", || {
-            (fixture.state(id) == (expected.0.to_owned(), expected.1)).then_some(())
-        });
+        until_true("the attempt ends", || fixture.state(id) == (expected.0.to_owned(), expected.1));
     };
     state(("retrying", 1));
     assert!(fixture.field::<String>(id, "error_message").starts_with("internal error in cued"));

@@ -216,12 +216,8 @@ fn a_once_cue_takes_the_outcome_of_a_late_report() {
     fixture.advance(10);
     assert_eq!(scheduler.run_once(&fixture.app).unwrap().executions, 2);
     for (cue_key, success) in ends {
-        let (runs, total) = fixture
-            .app
-            .store
-            .read(move |read| execution_list::list_by_cue(read, cue_key, 10, 0))
-            .wait()
-            .unwrap();
+        let (runs, total) =
+            fixture.read(move |read| execution_list::list_by_cue(read, cue_key, 10, 0));
         assert_eq!((runs.len(), total), (1, 1));
         let id = runs[0].execution.id;
         fixture.claim(user, id, "w");
@@ -244,8 +240,7 @@ fn a_claim_that_ends_with_the_account_has_its_own_duration() {
     fixture.advance(60);
     let now = fixture.now();
     fixture.write(move |tx| delivery_queue::fail_all_for_user(tx, user, "disabled", now).unwrap());
-    let list =
-        fixture.app.store.read(move |read| attempts::list(read, user, id)).wait().unwrap().unwrap();
+    let list = fixture.read(move |read| attempts::list(read, user, id)).unwrap();
     let seconds: Vec<_> = list.iter().map(|it| it.duration.unwrap().as_secs()).collect();
     assert_eq!(seconds, [900, 60]);
 }

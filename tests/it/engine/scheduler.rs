@@ -1,8 +1,6 @@
 //! The scheduler: due cues, and executions that are overdue at a start.
 
 use cued::clock::Clock;
-use cued::domain::account::plan::PlanLimits;
-use cued::domain::account::user::{Caller, Credential};
 use cued::domain::cue::{CueRequest, CueStatus, RequestedStatus, ScheduleSpec};
 use cued::domain::row_keys::CueKey;
 use cued::domain::schedule::{CatchUp, Schedule};
@@ -34,24 +32,14 @@ fn adrift(start: &str, catch_up: CatchUp) -> (Fixture, CueKey) {
 
 /// The instants of the executions of a cue, oldest first.
 fn runs(fixture: &Fixture, cue_key: CueKey) -> Vec<String> {
-    let (page, total) = fixture
-        .app
-        .store
-        .read(move |read| execution_list::list_by_cue(read, cue_key, 100, 0))
-        .wait()
-        .unwrap();
+    let (page, total) =
+        fixture.read(move |read| execution_list::list_by_cue(read, cue_key, 100, 0));
     assert_eq!(usize::try_from(total).unwrap(), page.len());
     page.iter().rev().map(|listed| listed.execution.scheduled_for.to_string()).collect()
 }
 
 fn missed(fixture: &Fixture, cue_key: CueKey) -> Vec<MissedRuns> {
-    fixture
-        .app
-        .store
-        .read(move |read| due_cues::list_missed(read, cue_key, 100, 0))
-        .wait()
-        .unwrap()
-        .0
+    fixture.read(move |read| due_cues::list_missed(read, cue_key, 100, 0)).0
 }
 
 #[test]
@@ -183,7 +171,7 @@ fn the_only_cue_of_an_account_fires_in_the_first_batch_of_a_crowd_of_another() {
         let mut all = read.prepare("SELECT cue_key FROM executions ORDER BY key").unwrap();
         all.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
     };
-    let order = fixture.app.store.read(move |read| Ok(order(read))).wait().unwrap();
+    let order = fixture.read(move |read| Ok(order(read)));
     assert!(order[..500].contains(&late.key), "the first batch has none of {}", late.key);
     assert_eq!(order.iter().filter(|key| crowd.contains(key)).count(), 600);
 }
@@ -233,15 +221,7 @@ fn a_due_run_fires_before_a_patch_applies() {
         let cue = fixture.worker_cue(user, |_| ());
         let mut scheduler = Scheduler::start(&fixture.app).unwrap();
         fixture.advance(2 * 3_600);
-        let caller = Caller {
-            user_key: user,
-            user_id: "u".to_owned(),
-            credential: Credential::ApiKey { key: 1, hash: [0; 32] },
-            plan: "free".to_owned(),
-            limits: PlanLimits::NONE,
-            is_operator: false,
-            executions: 0,
-        };
+        let caller = fixture.caller(user);
         let mut request = CueRequest { fields: cue.fields.clone(), ..CueRequest::default() };
         change(&mut request);
         let key = cue.key;

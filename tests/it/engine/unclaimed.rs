@@ -11,7 +11,6 @@ use cued::domain::schedule::Schedule;
 use cued::engine::scheduler::Scheduler;
 use cued::engine::scheduler::reaper::{follow_changes, look_for_unclaimed, release_expired_claims};
 use cued::service::deadlines::next_check;
-use cued::store::alerts::{self, AlertFilter};
 use cued::store::cues;
 use cued::store::executions::{claims, policies};
 
@@ -39,20 +38,11 @@ fn look_after(fixture: &Fixture, seconds: i64) {
 /// The alerts of the user about unclaimed executions, newest first.
 fn unclaimed_alerts(fixture: &Fixture, user: UserKey) -> Vec<Alert> {
     let is_one = |alert: &Alert| alert.alert_type == AlertType::Unclaimed;
-    alerts(fixture, user).into_iter().filter(is_one).collect()
-}
-
-/// The alerts of the user, newest first.
-fn alerts(fixture: &Fixture, user: UserKey) -> Vec<Alert> {
-    let list = fixture
-        .app
-        .store
-        .read(move |read| alerts::list(read, user, &AlertFilter::default(), 100, 0));
-    list.wait().unwrap().0
+    fixture.alerts(user).into_iter().filter(is_one).collect()
 }
 
 fn raised(fixture: &Fixture, user: UserKey) -> Vec<Timestamp> {
-    alerts(fixture, user).iter().rev().map(|alert| alert.created_at).collect()
+    fixture.alerts(user).iter().rev().map(|alert| alert.created_at).collect()
 }
 
 fn state(fixture: &Fixture, user: UserKey, id: ExecutionId) -> (ExecutionStatus, Option<String>) {
@@ -90,7 +80,7 @@ fn a_failure_for_want_of_a_claim_has_the_consequences_of_any_other() {
     look_after(&fixture, 901);
     assert_eq!(fixture.cue(once.key).status, CueStatus::Failed);
     assert_eq!(fixture.cue(pausing.key).status, CueStatus::Paused);
-    let kinds: Vec<_> = alerts(&fixture, user).iter().map(|it| it.alert_type.as_str()).collect();
+    let kinds: Vec<_> = fixture.alerts(user).iter().map(|it| it.alert_type.as_str()).collect();
     // Three in a row, and none about the wait that has ended.
     assert_eq!(kinds, ["consecutive_failures"]);
 }
@@ -105,12 +95,12 @@ fn a_claim_ends_the_wait_and_a_lost_claim_begins_another() {
     fixture.claim(user, id, "w1");
     assert_eq!(next_look(&fixture), None);
     look_after(&fixture, 1_200);
-    assert_eq!(alerts(&fixture, user), []);
+    assert_eq!(fixture.alerts(user), []);
     fixture.app.clock.set(after_begin(1_500));
     assert_eq!(release_expired_claims(&fixture.app, fixture.now()).unwrap().released, 1);
     assert_eq!(next_look(&fixture), Some(after_begin(2_400)));
     look_after(&fixture, 2_699);
-    let kinds: Vec<_> = alerts(&fixture, user).iter().map(|it| it.alert_type.as_str()).collect();
+    let kinds: Vec<_> = fixture.alerts(user).iter().map(|it| it.alert_type.as_str()).collect();
     assert_eq!(kinds, ["unclaimed", "claim_lost"]);
     assert_eq!(state(&fixture, user, id).0, ExecutionStatus::Pending);
     look_after(&fixture, 2_700);
@@ -130,11 +120,11 @@ fn a_cue_gets_one_alert_an_hour_about_later_executions() {
     let at = |minutes: i64| after_begin(minutes * 60);
     assert_eq!(raised(&fixture, user), [at(15), at(75), at(135)]);
     assert!(
-        alerts(&fixture, user)[2].message.ends_with("; 15 are waiting"),
+        fixture.alerts(user)[2].message.ends_with("; 15 are waiting"),
         "{:?}",
-        alerts(&fixture, user)[2]
+        fixture.alerts(user)[2]
     );
-    assert!(alerts(&fixture, user)[0].message.ends_with("; 100 or more are waiting"));
+    assert!(fixture.alerts(user)[0].message.ends_with("; 100 or more are waiting"));
     fixture.run(&other, json!({}));
     look_after(&fixture, 194 * 60);
     assert_eq!(raised(&fixture, user).last(), Some(&at(194)), "of another cue");
@@ -157,7 +147,7 @@ fn hourly_executions_get_an_alert_each_whatever_the_delay_of_the_scheduler() {
             look(&fixture);
         }
     }
-    assert_eq!(alerts(&fixture, user).len(), 4);
+    assert_eq!(fixture.alerts(user).len(), 4);
 }
 
 #[test]
@@ -171,7 +161,7 @@ fn ten_thousand_unclaimed_executions_are_handled_in_bounded_batches() {
     fixture.app.clock.set(after_begin(900));
     assert_eq!(look(&fixture), 51, "200 in a write");
     let unclaimed =
-        alerts(&fixture, user).iter().filter(|it| it.alert_type.as_str() == "unclaimed").count();
+        fixture.alerts(user).iter().filter(|it| it.alert_type.as_str() == "unclaimed").count();
     assert_eq!(unclaimed, 1, "for the cue that lets its executions wait");
     let waiting = fixture.app.store.read(move |read| claims::count_waiting(read, cue.key, 10_000));
     let left = fixture.app.store.read(move |read| claims::count_waiting(read, failing.key, 10_000));
@@ -251,20 +241,15 @@ fn an_account_with_a_thousand_alerts_within_the_hour_gets_no_further_ones() {
     }
     let raised = || -> i64 {
         let count = "SELECT count(*) FROM alerts";
-        fixture
-            .app
-            .store
-            .read(move |read| Ok(read.query_row(count, [], |row| row.get(0))?))
-            .wait()
-            .unwrap()
+        fixture.read(move |read| Ok(read.query_row(count, [], |row| row.get(0))?))
     };
     look_after(&fixture, 900);
     // Older ones are deleted, and with them the memory of when their cues had one.
     assert_eq!(raised(), 1_000);
     look_after(&fixture, 4_499);
-    assert_eq!(alerts(&fixture, user)[0].created_at, after_begin(900));
+    assert_eq!(fixture.alerts(user)[0].created_at, after_begin(900));
     look_after(&fixture, 4_500);
-    let newest = alerts(&fixture, user);
+    let newest = fixture.alerts(user);
     assert_eq!(newest.iter().filter(|it| it.created_at == after_begin(4_500)).count(), 5);
 }
 
@@ -281,6 +266,6 @@ fn executions_of_a_deleted_cue_and_of_a_disabled_account_are_left_alone() {
         "INSERT INTO deleted_cues SELECT key, user_key FROM cues WHERE key = {key}; DELETE FROM cues WHERE key = {key}"
     ));
     look_after(&fixture, 900);
-    assert_eq!((alerts(&fixture, ada).len(), alerts(&fixture, bob).len()), (0, 0));
+    assert_eq!((fixture.alerts(ada).len(), fixture.alerts(bob).len()), (0, 0));
     assert_eq!(next_look(&fixture), None);
 }

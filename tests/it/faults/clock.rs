@@ -420,8 +420,8 @@ fn a_flow_that_was_used_while_the_clock_was_ahead_keeps_its_rate_once_it_is_righ
     let cue = machine.user.create(&cue);
     let fire = || drop(machine.user.fire(&cue));
     let sent = |count: u64| {
-        until("the runs are delivered", || {
-            (machine.user.total("/v1/executions?status=success") == count).then_some(())
+        until_true("the runs are delivered", || {
+            machine.user.total("/v1/executions?status=success") == count
         });
     };
     let second = Duration::from_secs(1);

@@ -84,8 +84,8 @@ fn a_full_disk_refuses_writes_serves_reads_and_recovers_with_space() {
     assert_eq!(text.lines().last(), Some(expected_error), "{text}");
     // The running delivery ends, and its result cannot be stored.
     receiver.release();
-    until("the disk refused the result of the delivery", || {
-        server.log().contains("delivery paused").then_some(())
+    until_true("the disk refused the result of the delivery", || {
+        server.log().contains("delivery paused")
     });
     let outcome = format!("/v1/executions/{claimed}/outcome");
     user.post(&outcome, &json!({"success": true})).expect_error(503, "storage_unavailable");
@@ -136,9 +136,7 @@ fn runs_due_while_the_disk_is_full_run_once_there_is_space() {
         let mover = user.clone();
         // The response follows once everything due is done.
         let moved = scope.spawn(move || mover.advance("PT3H"));
-        until("the scheduler cannot fire", || {
-            server.log().contains("scheduler pass failed").then_some(())
-        });
+        until_true("the scheduler cannot fire", || server.log().contains("scheduler pass failed"));
         assert_eq!(receiver.count(), 0);
         disk.free();
         let moved = moved.join().unwrap();

@@ -163,8 +163,7 @@ fn damage_found_at_run_time_is_reported_until_the_next_start() {
             file.prepare("SELECT rootpage FROM sqlite_schema WHERE tbl_name = 'alerts'").unwrap();
         roots.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
     };
-    server.restart();
-    let user = user.at(server.addr());
+    let user = user.at(server.restart());
     let size = page_size(&sound);
     let file = File::options().write(true).open(server.db()).unwrap();
     let mut stream = EventReader::follow(server.addr(), &user, "?types=server");

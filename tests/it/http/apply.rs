@@ -493,8 +493,7 @@ fn a_kill_leaves_an_apply_done_or_not_done() {
         server.kill();
         sender.join().unwrap();
         number = acknowledged.iter().last().unwrap_or(number);
-        server.restart();
-        user = user.at(server.addr());
+        user = user.at(server.restart());
         let cues = stored(&user);
         let crons: BTreeSet<String> = cues.iter().map(|(_, cron)| cron.clone()).collect();
         let is_next = crons == BTreeSet::from([cron(number + 1)]);

@@ -1,7 +1,5 @@
 //! `POST /v1/apply` (contract §4.18): limits, and that what is not done leaves no trace.
 
-use cued::domain::account::plan::PlanLimits;
-use cued::domain::account::user::{Caller, Credential};
 use cued::domain::apply::Apply;
 use cued::domain::cue::CueRequest;
 use cued::domain::cue::slug::Slug;
@@ -171,20 +169,12 @@ fn a_cue_that_changes_after_it_was_compared_is_compared_again() {
     let cue = fixture.worker_cue(user_key, |fields| fields.slug = Some(slug.clone()));
     let request =
         CueRequest { fields: cue.fields.clone(), is_whole: true, ..CueRequest::default() };
-    let caller = Caller {
-        user_key,
-        user_id: "u".to_owned(),
-        credential: Credential::ApiKey { key: 1, hash: [0; 32] },
-        plan: "free".to_owned(),
-        limits: PlanLimits::NONE,
-        is_operator: false,
-        executions: 0,
-    };
+    let caller = fixture.caller(user_key);
     let wanted = Arc::new(Apply { cues: vec![request], ..Apply::default() });
     let attempt = |change: &str| {
         let (of_read, now) = (Arc::clone(&wanted), fixture.now());
         let seen = move |read: &ReadTx<'_>| look(read, user_key, &of_read, now, 1_000);
-        let seen = fixture.app.store.read(seen).wait().unwrap();
+        let seen = fixture.read(seen);
         fixture.sql(change);
         let (done, undone) =
             apply(&fixture.app, &caller, Arc::clone(&wanted), seen, None, |_| unreachable!())

@@ -358,8 +358,7 @@ fn a_restart_does_not_begin_the_wait_anew() {
     let (_, failed) = (user.fire(&cue), user.fire(&failing));
     user.advance("PT10M");
     server.kill();
-    server.restart_at("2026-01-05T09:12:00Z");
-    let user = user.at(server.addr());
+    let user = user.at(server.restart_at("2026-01-05T09:12:00Z"));
     for (to, told, status) in
         [("2026-01-05T09:14:59.999Z", 0, "pending"), ("2026-01-05T09:15:00Z", 1, "failed")]
     {

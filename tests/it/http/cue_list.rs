@@ -319,8 +319,7 @@ fn recent_runs_are_letters_newest_last() {
     user.try_fire(&cue, &json!({"send_at": "2026-01-06T00:00:00Z"})).expect(200);
     assert_eq!(recent(&user, 60)["statuses"], "fsrp");
     server.stop();
-    server.restart_at("2026-01-05T17:30:00Z");
-    user = user.at(server.addr());
+    user = user.at(server.restart_at("2026-01-05T17:30:00Z"));
     user.settle();
     let shown = recent(&user, 60);
     let statuses = shown.text("statuses");

@@ -5,10 +5,7 @@ mod markdown;
 
 use cued::http::assets::{self, inflate};
 use cued::http::docs::{BUILD, DocsPage, FILES, PAGES};
-use markdown::{
-    Destination, Documents, Entry, KINDS, entries, headings, target, title, to_html,
-    without_pictures,
-};
+use markdown::{Documents, Entry, KINDS, entries, headings, target};
 use pulldown_cmark::{Event, Parser, Tag};
 
 use crate::http::page::PAGE_HEADERS;
@@ -408,35 +405,6 @@ fn the_index_lists_each_page_once_under_a_known_heading() {
         format!("{whole}\n## Tutorials\n"),
     ] {
         assert!(listed(&wrong).is_err(), "{wrong}");
-    }
-}
-
-#[test]
-fn headings_have_the_anchors_of_github() {
-    let text = "# A b\n\n## In words\n\n### 4.3 Schedule\n\n## `cued work`\n\n## What's *new*?\n\n## In words\n\n## invalid_state\n";
-    let anchors: Vec<String> = headings(text).into_iter().map(|heading| heading.anchor).collect();
-    assert_eq!(
-        anchors,
-        ["a-b", "in-words", "43-schedule", "cued-work", "whats-new", "in-words-1", "invalid_state"]
-    );
-    assert_eq!((title(text).as_deref(), title("Text\n\n## A\n")), (Some("A b"), None));
-}
-
-#[test]
-fn pictures_are_left_out_and_files_of_the_repository_are_named() {
-    let destination = |link: &str| match link.strip_prefix("../") {
-        Some(path) => Destination::File(path.to_owned()),
-        None => Destination::Url(format!("docs/{link}")),
-    };
-    let render = |text: &str| to_html(&without_pictures(text), &destination).unwrap();
-    assert_eq!(
-        render(
-            "[one](a.md) [two](../b.py) ![x](y.png)\n\n<picture>\n  <img src=\"x\">\n</picture>\n"
-        ),
-        "<p><a href=\"docs/a.md\">one</a> two (<code>b.py</code>) </p>\n"
-    );
-    for refused in ["## A <b>\n", "<script>alert(1)</script>\n", "a <i>b</i>\n"] {
-        assert!(to_html(refused, &destination).is_err(), "{refused}");
     }
 }
 

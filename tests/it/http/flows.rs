@@ -60,8 +60,7 @@ fn a_flow_spaces_the_starts_of_its_attempts() {
     assert_eq!(little.count(), 3);
     // A restart does not exceed the rate.
     assert_eq!(server.stop(), Some(0));
-    server.restart_at("2026-01-05T09:01:13Z");
-    let user = user.at(server.addr());
+    let user = user.at(server.restart_at("2026-01-05T09:01:13Z"));
     user.settle();
     assert_eq!(little.count(), 3);
     user.advance_to("2026-01-05T09:01:18Z");

@@ -99,8 +99,7 @@ fn an_interval_stays_on_its_grid_after_a_downtime() {
         .map(|catch_up| user.create(&work(every("10m", json!({"catch_up": catch_up})))));
     user.advance("PT10M");
     assert_eq!(server.stop(), Some(0));
-    server.restart_at("2026-01-05T09:47:00Z");
-    let user = user.at(server.addr());
+    let user = user.at(server.restart_at("2026-01-05T09:47:00Z"));
     user.settle();
     for (cue, (minutes, missed)) in
         cues.iter().zip([(&[10, 40][..], 2), (&[10, 20, 30, 40], 0), (&[10], 3)])
@@ -151,8 +150,7 @@ fn a_cue_whose_last_runs_were_missed_is_completed() {
     let bounds = json!({"catch_up": "none", "end": "2026-01-05T09:45:00Z"});
     let cue = user.create(&work(every("10m", bounds)));
     assert_eq!(server.stop(), Some(0));
-    server.restart_at("2026-01-05T12:00:00Z");
-    let user = user.at(server.addr());
+    let user = user.at(server.restart_at("2026-01-05T12:00:00Z"));
     user.settle();
     assert_has(
         &user.cue(&cue),

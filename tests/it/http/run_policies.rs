@@ -62,8 +62,7 @@ fn assert_run(user: &Client, cue: &Value, at: &str, expected: Value) {
 /// Stops the server and starts it again at an instant.
 fn outage(server: &mut Server, user: &Client, until: &str) -> Client {
     assert_eq!(server.stop(), Some(0));
-    server.restart_at(until);
-    let user = user.at(server.addr());
+    let user = user.at(server.restart_at(until));
     user.settle();
     user
 }

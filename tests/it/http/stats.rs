@@ -126,8 +126,7 @@ fn missed_runs_count_in_the_hour_in_which_they_are_recorded() {
     cue["schedule"]["catch_up"] = json!("none");
     let cue = user.create(&cue);
     server.kill();
-    server.restart_at("2026-01-05T12:30:00Z");
-    let user = user.at(server.addr());
+    let user = user.at(server.restart_at("2026-01-05T12:30:00Z"));
     user.settle();
     let expected = [("2026-01-05T12:00:00Z".to_owned(), [0, 0, 0, 3])];
     assert_eq!(busy(&user.read("/v1/stats")), expected);

@@ -61,8 +61,7 @@ fn a_kill_loses_no_acknowledged_write_and_no_due_run() {
             server.kill();
         });
         now += 6;
-        server.restart_at(&instant(now));
-        user = user.at(server.addr());
+        user = user.at(server.restart_at(&instant(now)));
         user.settle();
     }
     finish_claims(&user, &acknowledged);
@@ -95,17 +94,16 @@ fn a_kill_amid_the_catch_up_loses_and_repeats_no_missed_run() {
     };
     for share in 1..4 {
         server.restart();
-        until("a part has caught up", || {
-            (count("SELECT count(*) FROM executions") >= share * LATE * runs / 8).then_some(())
+        until_true("a part has caught up", || {
+            count("SELECT count(*) FROM executions") >= share * LATE * runs / 8
         });
         server.kill();
     }
     // Every kill came after the catch-up.
     assert!(count("SELECT count(*) FROM executions") < LATE * runs);
-    server.restart();
-    let user = user.at(server.addr());
-    until("all have caught up", || {
-        (count("SELECT count(*) FROM cues WHERE next_run < unixepoch() * 1000") == 0).then_some(())
+    let user = user.at(server.restart());
+    until_true("all have caught up", || {
+        count("SELECT count(*) FROM cues WHERE next_run < unixepoch() * 1000") == 0
     });
     assert_eq!(count("SELECT count(*) FROM executions"), LATE * runs);
     assert_eq!(

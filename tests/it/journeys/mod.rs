@@ -67,8 +67,7 @@ fn a_delivered_execution_is_verified_by_the_evidence_of_its_receiver() {
     user.post(&format!("{run}/verify"), &no).expect(200);
 
     assert_eq!(server.stop(), Some(0));
-    server.restart_at(LATER);
-    let user = user.at(server.addr());
+    let user = user.at(server.restart_at(LATER));
     let shown = user.cue(&cue);
     assert_eq!(shown["status"], "completed", "the delivery counts, whatever its outcome");
     let execution = &shown["executions"][0];

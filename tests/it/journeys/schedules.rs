@@ -145,8 +145,7 @@ fn runs_missed_during_downtime_follow_the_catch_up_policy() {
     let once = user.create(&worker(at("2026-01-05T00:30:00Z")));
     user.settle();
     server.kill();
-    server.restart_at("2026-01-05T02:00:30Z");
-    let user = user.at(server.addr());
+    let user = user.at(server.restart_at("2026-01-05T02:00:30Z"));
     user.settle();
 
     let missed = |cue: &Value| user.read(&format!("/v1/cues/{}/missed", id(cue)));
@@ -377,8 +376,7 @@ fn every_due_instant_runs_once_or_is_missed_once() {
         // From seconds to more than the hundred runs of a catch-up.
         let away = [10, 1_200, 7_200, 200_000][usize::try_from(random.below(4)).unwrap()];
         now = (target + i64::try_from(random.below(away)).unwrap()).min(end);
-        server.restart_at(&instant(now));
-        user = user.at(server.addr());
+        user = user.at(server.restart_at(&instant(now)));
     }
     move_to(&user, now, end);
     // Started at the end, the server still has to catch up.

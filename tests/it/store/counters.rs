@@ -183,8 +183,7 @@ fn register(
 /// The owner of `key`, as the middleware finds it.
 fn caller(fixture: &Fixture, key: &ApiKey) -> Option<Caller> {
     let (key_hash, now) = (key.hash(), fixture.now());
-    let found =
-        fixture.app.store.read(move |read| users::find_owner(read, &key_hash, now)).wait().unwrap();
+    let found = fixture.read(move |read| users::find_owner(read, &key_hash, now));
     found.map(|Owner { key, user_key, user_id, plan, is_operator, executions }| {
         let limits = Plans::default().limits(&plan);
         let credential = Credential::ApiKey { key, hash: key_hash };
@@ -255,13 +254,7 @@ fn executions_are_counted_by_utc_month_and_user() {
     };
     let counted = |user| {
         let now = fixture.now();
-        fixture
-            .app
-            .store
-            .read(move |read| users::monthly_usage(read, user, now))
-            .wait()
-            .unwrap()
-            .executions
+        fixture.read(move |read| users::monthly_usage(read, user, now)).executions
     };
     count(ann, 2);
     count(ann, 3);
@@ -313,13 +306,7 @@ fn an_execution_keeps_ten_bounded_attempts_which_are_deleted_with_it() {
     let (count, oldest, bytes) = rows(&fixture);
     assert_eq!((count, oldest), (10, 4));
     assert!(bytes <= 2_000 + 1_024 + 100, "a row has {bytes} bytes of text");
-    let list = fixture
-        .app
-        .store
-        .read(move |read| attempts::list(read, UserKey::new(1), id))
-        .wait()
-        .unwrap()
-        .unwrap();
+    let list = fixture.read(move |read| attempts::list(read, UserKey::new(1), id)).unwrap();
     assert_eq!(list.iter().map(|it| it.number).collect::<Vec<_>>(), (4..=14).collect::<Vec<_>>());
     let key: ExecutionKey = fixture.field(id, "key");
     assert_eq!(fixture.write(move |tx| retention::delete_executions(tx, &[key]).unwrap()), 1);

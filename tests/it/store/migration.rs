@@ -229,8 +229,8 @@ fn a_migration_killed_while_it_changes_the_file_is_repeated() {
         change(&db, &format!("PRAGMA journal_mode = {journal}"));
         let migration = start_migration(&db);
         let log = beside(&db, "-wal");
-        until("a part of it is in the log", || {
-            fs::metadata(&log).is_ok_and(|log| log.len() > 10_000_000).then_some(())
+        until_true("a part of it is in the log", || {
+            fs::metadata(&log).is_ok_and(|log| log.len() > 10_000_000)
         });
         kill(migration);
         assert!(log.exists(), "{journal}");

@@ -96,8 +96,7 @@ fn old_executions_are_deleted_and_missed_runs_stay() {
     let cue = work(&user);
     run(&user, &cue);
     server.stop();
-    server.restart_at("2026-01-03T10:30:00Z");
-    let user = user.at(server.addr());
+    let user = user.at(server.restart_at("2026-01-03T10:30:00Z"));
     user.settle();
     user.patch(&format!("/v1/cues/{cue}"), &json!({"status": "paused"})).expect(200);
     let caught_up = user.executions_of(&cue)[0].text("id").to_owned();
@@ -441,17 +440,11 @@ fn the_rows_of_a_deleted_cue_are_invisible_before_their_deletion() {
 
     let mut sweeper = RetentionSweeper::default();
     while sweeper.run_once(&fixture.app).unwrap() == NextPass::Again {}
-    let left: (i64, i64) = fixture
-        .app
-        .store
-        .read(|read| {
-            let count = |table| {
-                read.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0))
-            };
-            Ok((count("executions")?, count("deleted_cues")?))
-        })
-        .wait()
-        .unwrap();
+    let left: (i64, i64) = fixture.read(|read| {
+        let count =
+            |table| read.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0));
+        Ok((count("executions")?, count("deleted_cues")?))
+    });
     assert_eq!(left, (1, 0));
 }
 
@@ -468,7 +461,7 @@ fn a_lease_of_a_deleted_cue_is_ignored() {
     fixture.advance(900);
     assert_eq!(release_expired_claims(&fixture.app, fixture.now()).unwrap().released, 0);
     // It is looked at once.
-    assert_eq!(fixture.app.store.read(claims::next_end).wait().unwrap(), None);
+    assert_eq!(fixture.read(claims::next_end), None);
     let mut sweeper = RetentionSweeper::default();
     while sweeper.run_once(&fixture.app).unwrap() == NextPass::Again {}
 }
@@ -508,7 +501,7 @@ fn queued_deliveries_of_a_deleted_cue_are_not_sent() {
     assert_eq!(webhook_client.requests(), []);
     let mut sweeper = RetentionSweeper::default();
     while sweeper.run_once(&fixture.app).unwrap() == NextPass::Again {}
-    let wrong = fixture.app.store.read(|read| counters::discrepancies(read)).wait().unwrap();
+    let wrong = fixture.read(|read| counters::discrepancies(read));
     assert_eq!(wrong, Vec::<String>::new());
 }
 
@@ -526,8 +519,7 @@ fn an_interrupted_deletion_continues_after_the_restart() {
         let (file, left) = (server.sqlite(), i64::try_from(random.below(5_000)).unwrap());
         until("some rows are gone", || (rows(&file, "executions") <= left.max(1)).then_some(()));
         server.kill();
-        server.restart();
-        user = user.at(server.addr());
+        user = user.at(server.restart());
         user.get(&format!("/v1/cues/{doomed}")).expect_error(404, "cue_not_found");
         assert_eq!(user.read("/v1/executions")["total"], 1);
     }

@@ -79,12 +79,8 @@ fn executions_of_a_cue_are_paged_newest_first() {
     fixture.run(&other, json!({}));
     let page = |limit, offset| {
         let key = cue.key;
-        let (page, total) = fixture
-            .app
-            .store
-            .read(move |read| execution_list::list_by_cue(read, key, limit, offset))
-            .wait()
-            .unwrap();
+        let (page, total) =
+            fixture.read(move |read| execution_list::list_by_cue(read, key, limit, offset));
         assert_eq!(total, 5);
         page.into_iter().map(|listed| listed.execution.id).collect::<Vec<_>>()
     };
@@ -100,7 +96,7 @@ fn a_worker_is_registered_by_its_first_heartbeat_and_refreshed_by_the_next() {
     fixture.heartbeat(user, "w1");
     fixture.advance(60);
     record_heartbeat(&fixture.app, user, "w1".to_owned(), "[]".to_owned()).wait().unwrap();
-    let list = || fixture.app.store.read(move |read| workers::list(read, user)).wait().unwrap().0;
+    let list = || fixture.read(move |read| workers::list(read, user)).0;
     let workers = list();
     assert_eq!(workers.len(), 1);
     assert_eq!(workers[0].handlers.as_str(), "[]");

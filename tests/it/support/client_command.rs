@@ -1,7 +1,7 @@
 //! The program as a command of a user: one that ends, one that runs on, and `cued sink`.
 
 use std::ffi::OsString;
-use std::fs::Permissions;
+use std::fs::{File, Permissions};
 use std::io::{BufRead, BufReader, Read, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Child, ChildStderr, ChildStdout};
@@ -253,6 +253,43 @@ impl LiveCommand {
         let status = until("the command ends", || self.process.0.try_wait().unwrap());
         self.stderr.extend(self.notes.iter().map(|note| note + "\n"));
         (status.code(), self.lines.iter().collect())
+    }
+}
+
+/// A running command whose output goes to a file. It is killed on drop.
+pub struct BackgroundCommand {
+    pub process: Process,
+    output: PathBuf,
+}
+
+impl BackgroundCommand {
+    /// Standard error goes to the file, and standard output too if `has_stdout`.
+    pub fn start(mut command: Command, output: PathBuf, has_stdout: bool) -> Self {
+        let file = File::create(&output).unwrap();
+        let stdout = has_stdout.then(|| file.try_clone().unwrap());
+        command.stdout(stdout.map_or_else(Stdio::null, Stdio::from)).stderr(file);
+        Self { process: Process(command.spawn().unwrap()), output }
+    }
+
+    pub fn output(&self) -> String {
+        fs::read_to_string(&self.output).unwrap()
+    }
+
+    /// Waits until the output has `text`.
+    #[track_caller]
+    pub fn until(&self, text: &str) {
+        until_true(&format!("the command prints {text:?}"), || self.output().contains(text));
+    }
+
+    pub fn signal(&self, name: &str) {
+        signal(name, self.process.0.id());
+    }
+
+    /// Waits for the end; returns the exit code.
+    #[track_caller]
+    pub fn code(&mut self) -> i32 {
+        let status = until("the command ends", || self.process.0.try_wait().unwrap());
+        status.code().unwrap_or(-1)
     }
 }
 

@@ -6,21 +6,25 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use cued::app::App;
 use cued::clock::Clock;
 use cued::config::Config;
+use cued::domain::account::plan::PlanLimits;
+use cued::domain::account::user::{Caller, Credential};
 use cued::domain::api_error::ErrorCode;
 use cued::domain::cue::{Cue, CueFields, CueRequest, Transport};
 use cued::domain::execution::outcome::OutcomeReport;
 use cued::domain::execution::{NewExecution, Trigger};
 use cued::domain::ids::{CueId, ExecutionId};
+use cued::domain::notification::alert::Alert;
 use cued::domain::row_keys::{CueKey, UserKey};
 use cued::domain::schedule::{CatchUp, Schedule};
 use cued::error::{Error, Result};
 use cued::service::executions::{claim, report};
 use cued::service::finish::RecordedOutcome;
 use cued::service::workers;
+use cued::store::alerts::{self, AlertFilter};
 use cued::store::db::counters;
 use cued::store::executions::claims::{self, ClaimFilter, ClaimableExecution};
 use cued::store::executions::{self, ExecutionDetails};
-use cued::store::{WakeSet, WriteTx, cues};
+use cued::store::{ReadTx, WakeSet, WriteTx, cues};
 use cued::system::random;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
@@ -108,6 +112,31 @@ impl Fixture {
         self.app.store.write(move |tx| Ok(job(tx))).wait().unwrap()
     }
 
+    pub fn read<T: Send + 'static>(
+        &self,
+        job: impl FnOnce(&ReadTx<'_>) -> Result<T> + Send + 'static,
+    ) -> T {
+        self.app.store.read(job).wait().unwrap()
+    }
+
+    /// The alerts of a user, newest first.
+    pub fn alerts(&self, user: UserKey) -> Vec<Alert> {
+        self.read(move |read| alerts::list(read, user, &AlertFilter::default(), 100, 0)).0
+    }
+
+    /// A caller for whom no limit holds.
+    pub fn caller(&self, user_key: UserKey) -> Caller {
+        Caller {
+            user_key,
+            user_id: "u".to_owned(),
+            credential: Credential::ApiKey { key: 1, hash: [0; 32] },
+            plan: "free".to_owned(),
+            limits: PlanLimits::NONE,
+            is_operator: false,
+            executions: 0,
+        }
+    }
+
     pub fn sql(&self, sql: &str) {
         let sql = sql.to_owned();
         self.write(move |tx| tx.execute_batch(&sql).unwrap());
@@ -117,7 +146,7 @@ impl Fixture {
     pub fn refuse_commits(&self) -> Arc<AtomicBool> {
         let fails = Arc::new(AtomicBool::new(true));
         let hook = Arc::clone(&fails);
-        self.app.store.read(|_| Ok(())).wait().unwrap();
+        self.read(|_| Ok(()));
         // The hook already refuses the commit that installs it.
         let installed = self
             .app
@@ -195,16 +224,11 @@ impl Fixture {
     }
 
     pub fn execution(&self, user_key: UserKey, id: ExecutionId) -> ExecutionDetails {
-        self.app
-            .store
-            .read(move |read| executions::find(read, user_key, id))
-            .wait()
-            .unwrap()
-            .unwrap()
+        self.read(move |read| executions::find(read, user_key, id)).unwrap()
     }
 
     pub fn cue(&self, key: CueKey) -> Cue {
-        self.app.store.read(move |read| cues::find_by_key(read, key)).wait().unwrap().unwrap()
+        self.read(move |read| cues::find_by_key(read, key)).unwrap()
     }
 
     pub fn claimable(
@@ -215,12 +239,7 @@ impl Fixture {
         limit: u32,
     ) -> Vec<ClaimableExecution> {
         let filter = ClaimFilter { task: task.map(str::to_owned), agent: agent.map(str::to_owned) };
-        self.app
-            .store
-            .read(move |read| claims::list(read, user, &filter, limit))
-            .wait()
-            .unwrap()
-            .executions
+        self.read(move |read| claims::list(read, user, &filter, limit)).executions
     }
 
     /// Claims an execution; returns the number of the attempt.

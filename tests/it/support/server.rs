@@ -181,33 +181,34 @@ impl Server {
         self.wait_for_exit()
     }
 
-    /// Starts the server again on the same file with the same flags, and on another port.
-    pub fn restart(&mut self) {
-        self.restart_listening_on(ANY_PORT);
+    /// Starts the server again on the same file with the same flags, and on another port; returns its address.
+    pub fn restart(&mut self) -> SocketAddr {
+        self.restart_listening_on(ANY_PORT)
     }
 
     /// As [`Server::restart`], on the same port.
-    pub fn restart_in_place(&mut self) {
-        self.restart_listening_on(&self.addr.to_string());
+    pub fn restart_in_place(&mut self) -> SocketAddr {
+        self.restart_listening_on(&self.addr.to_string())
     }
 
-    fn restart_listening_on(&mut self, listen: &str) {
+    fn restart_listening_on(&mut self, listen: &str) -> SocketAddr {
         let zones = self.zones.as_deref();
         (self.child, self.addr, self.metrics) =
             spawn(&self.db, self.dir.path(), &self.flags, zones, listen);
+        self.addr
     }
 
     /// As [`Server::restart`], with the test clock at `instant`.
-    pub fn restart_at(&mut self, instant: &str) {
-        self.restart_with("--test-clock", instant);
+    pub fn restart_at(&mut self, instant: &str) -> SocketAddr {
+        self.restart_with("--test-clock", instant)
     }
 
     /// As [`Server::restart`], with another value of a flag.
-    pub fn restart_with(&mut self, flag: &str, value: &str) {
+    pub fn restart_with(&mut self, flag: &str, value: &str) -> SocketAddr {
         let place =
             self.flags.iter().position(|given| given == flag).expect("a flag that was given");
         value.clone_into(&mut self.flags[place + 1]);
-        self.restart();
+        self.restart()
     }
 }
 

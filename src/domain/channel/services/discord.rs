@@ -114,3 +114,109 @@ fn first_error(errors: &Value, field: &str) -> Option<(String, String)> {
     };
     errors.as_object()?.iter().find_map(below)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::channel::message::Mood;
+    use crate::domain::channel::services::test_support::*;
+
+    fn reader() -> Reader {
+        let url = "http://127.0.0.1:4000/api/webhooks/223704706495545344/3d89bb7572e0fb30d8128367b3b1b44f";
+        Reader { service: &SERVICE, settings: settings(&[("url", url)]), shown }
+    }
+
+    fn shown(request: &ServiceRequest) -> Shown {
+        let body = body(request);
+        // It mentions nobody.
+        assert_eq!(body["allowed_mentions"], json!({"parse": []}));
+        let embed = &body["embeds"][0];
+        let (title, text) = (text_of(&embed["title"]), text_of(&embed["description"]));
+        let [title_size, size] = [&title, &text].map(|part| utf16_len(part.trim()));
+        assert!((1..=MAX_TITLE).contains(&title_size) && size <= MAX_DESCRIPTION, "{embed}");
+        assert!(title_size + size <= 6000, "{embed}");
+        assert!(embed["color"].as_u64().unwrap() <= 0xFF_FF_FF, "{embed}");
+        assert!(embed["timestamp"].as_str().unwrap().parse::<jiff::Timestamp>().is_ok());
+        let shown = Shown::with_link_in_text(&without_backslashes(&title, MARKUP), &text);
+        // Discord refuses a message whose URL has no name with a dot.
+        let url = shown.link.as_deref().filter(|link| has_dotted_name(link));
+        assert_eq!(embed["url"].as_str(), url);
+        Shown { text: without_backslashes(&shown.text, MARKUP), ..shown }
+    }
+
+    #[test]
+    fn a_message_is_shown_and_cut_in_utf_16_units_with_escapes() {
+        reader().assert_has_label("127.0.0.1");
+        reader().assert_shows_every_message();
+        reader().assert_cuts_text("🔥", MAX_DESCRIPTION / 2);
+        reader().assert_cuts_text("<", MAX_DESCRIPTION / 2);
+        reader().assert_cuts_title("🔥", MAX_TITLE / 2);
+        let good = Message { mood: Mood::Good, ..message("title", "", None) };
+        assert_eq!(body(&reader().request(&good))["embeds"][0]["color"], 0x1E_8E_3E);
+    }
+
+    #[test]
+    fn the_number_of_a_list_is_no_markup() {
+        let text = "5. five\n 12) twelve\n1.5 of 3.\na 5. b\n=====";
+        let embed = body(&reader().request(&message("5. five failed", text, None)));
+        let embed = &embed["embeds"][0];
+        assert_eq!(embed["title"], "5\\. five failed");
+        let escaped = "5\\. five\n 12\\) twelve\n1\\.5 of 3.\na 5. b\n\\=====";
+        assert_eq!(embed["description"], escaped);
+    }
+
+    #[test]
+    fn the_url_is_checked() {
+        assert_checked(
+            &SERVICE,
+            "url",
+            &[
+                "https://discord.com/api/webhooks/123/abc-_",
+                "https://canary.discord.com/api/v10/webhooks/123/abc?thread_id=1",
+            ],
+            &[
+                "https://discord.com/api/webhooks/abc/123",
+                "https://discord.com/api/webhooks/123",
+                "https://discord.com/api/webhooks/123/abc/slack",
+                "https://discord.com/api/vx/webhooks/123/abc",
+                "https://discord.com/channels/123/456",
+            ],
+        );
+    }
+
+    #[test]
+    fn an_answer_is_read() {
+        let message = format!(r#"{{"type":0,"id":"1","embeds":"{}"#, "x".repeat(3_000));
+        let form = r#"{"message":"Invalid Form Body","errors":{"embeds":{"0":{"title":{"_errors":[{"message":"Too long."}]}}}}}"#;
+        let limited = |pause: &str| format!(r#"{{"message":"Slower.","retry_after":{pause}}}"#);
+        assert_verdicts(
+            &SERVICE,
+            &[
+                (204, "", "accepted"),
+                // Its beginning alone is kept.
+                (200, &message, "accepted"),
+                (
+                    404,
+                    r#"{"message":"Unknown Webhook"}"#,
+                    "retry: Discord answered 404 Unknown Webhook",
+                ),
+                (401, r#"{"message":"Bad Token"}"#, "retry: Discord answered 401 Bad Token"),
+                (
+                    400,
+                    form,
+                    "refused: Discord answered 400 Invalid Form Body: embeds.0.title: Too long.",
+                ),
+                (400, r#"{"embeds":["0"]}"#, r#"refused: Discord answered 400 {"embeds":["0"]}"#),
+                (400, r#"{"message":"No thread_id"}"#, "retry: Discord answered 400 No thread_id"),
+                (429, &limited("64.57"), "retry after 1m 4s 570ms: Discord answered 429 Slower."),
+                // A pause is a day at most, and none without sense counts.
+                (429, &limited("1e9"), "retry after 24h: Discord answered 429 Slower."),
+                (429, &limited("-1"), "retry after 0s: Discord answered 429 Slower."),
+                (429, &limited("\"1\""), "retry: Discord answered 429 Slower."),
+            ],
+        );
+        // Its own field counts before the header.
+        let both = verdict_with(&SERVICE, 429, ("Retry-After", "65"), &limited("2"));
+        assert_eq!(both, "retry after 2s: Discord answered 429 Slower.");
+    }
+}

@@ -84,3 +84,65 @@ fn read(answer: &ServiceAnswer<'_>) -> Verdict {
     let details = joined(&[words(&error, "/error"), words(&error, "/errorDescription")]);
     failure(SERVICE.name, answer, &details, None, names_any(&details, &["token"]))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::channel::services::test_support::*;
+
+    const TOKEN: &str = "AWSF2n2Tb.4h_gk";
+
+    fn reader() -> Reader {
+        let given = [("url", "http://127.0.0.1:4000"), ("token", TOKEN)];
+        Reader { service: &SERVICE, settings: settings(&given), shown }
+    }
+
+    fn shown(request: &ServiceRequest) -> Shown {
+        assert_eq!(request.url.expose(), "http://127.0.0.1:4000/message");
+        assert_eq!(sent_header(request, "X-Gotify-Key"), Some(TOKEN));
+        let body = body(request);
+        assert_eq!(body["priority"], 8);
+        let link = link_of(&body["extras"]["client::notification"]["click"]["url"]);
+        let mut extras = json!({"client::display": {"contentType": "text/plain"}});
+        let mut text = text_of(&body["message"]);
+        if let Some(url) = &link {
+            extras["client::notification"] = json!({"click": {"url": url}});
+            let end = format!("\n\n{LABEL}: {url}");
+            text = text.strip_suffix(&end).unwrap().to_owned();
+        }
+        assert!(body["extras"] == extras && !text.is_empty(), "{body}");
+        Shown::with_optional_title(&body["title"], text, link)
+    }
+
+    #[test]
+    fn a_message_is_shown() {
+        reader().assert_has_label("127.0.0.1");
+        reader().assert_shows_every_message();
+    }
+
+    #[test]
+    fn settings_are_checked() {
+        let good = ["https://gotify.example.com", "https://example.com/gotify/"];
+        assert_checked(&SERVICE, "url", &good, &["https://gotify.example.com/?token=x"]);
+        let long = "x".repeat(MAX_TOKEN + 1);
+        assert_checked(&SERVICE, "token", &["A.b-_", &long[1..]], &["a b", &long]);
+    }
+
+    #[test]
+    fn an_answer_is_read() {
+        let stored = format!(r#"{{"id": 25, "appid": 5, "message": "{}"#, "x".repeat(3_000));
+        let error = |text: &str| json!({"error": "Bad", "errorDescription": text}).to_string();
+        assert_verdicts(
+            &SERVICE,
+            &[
+                // Its beginning alone is kept.
+                (200, &stored, "accepted"),
+                (401, &error("no valid token"), "retry: Gotify answered 401 Bad: no valid token"),
+                (400, &error("a wrong token"), "retry: Gotify answered 400 Bad: a wrong token"),
+                (400, &error("no message"), "refused: Gotify answered 400 Bad: no message"),
+            ],
+        );
+        let limited = verdict_with(&SERVICE, 429, ("Retry-After", "7"), "limit exceeded");
+        assert_eq!(limited, "retry after 7s: Gotify answered 429");
+    }
+}

@@ -88,3 +88,82 @@ fn read(answer: &ServiceAnswer<'_>) -> Verdict {
     let is_refused = names_any(id, &REFUSALS) || names_any(message, &REFUSALS);
     failure(SERVICE.name, answer, message, None, !is_refused)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::channel::message::Mood;
+    use crate::domain::channel::services::test_support::*;
+
+    fn reader() -> Reader {
+        let url = "http://127.0.0.1:4000/hooks/abcdefghijklmnopqrstuvwxyz";
+        Reader { service: &SERVICE, settings: settings(&[("url", url)]), shown }
+    }
+
+    fn shown(request: &ServiceRequest) -> Shown {
+        let attachment = &body(request)["attachments"][0];
+        let (colour, all) = (text_of(&attachment["color"]), text_of(&attachment["text"]));
+        assert!(colour.len() == 7 && colour.starts_with('#'), "{attachment}");
+        assert!(!text_of(&attachment["fallback"]).is_empty(), "{attachment}");
+        assert!((1..40_000).contains(&all.chars().count()), "{attachment}");
+        assert_eq!(all.matches('@').count(), all.matches("@\u{200b}").count(), "{all}");
+        let shown = Shown::with_link_in_text("", &all.replace("@\u{200b}", "@"));
+        let (title, text) = shown.text.split_once("\n\n").unwrap_or((&shown.text, ""));
+        let title = title.strip_prefix("**").and_then(|title| title.strip_suffix("**")).unwrap();
+        let inert = |text: &str| without_entities(&without_backslashes(text, "`*_~|[]<>"));
+        Shown { title: inert(title), text: inert(text), link: shown.link }
+    }
+
+    #[test]
+    fn a_message_is_shown_without_markup() {
+        reader().assert_has_label("127.0.0.1");
+        reader().assert_shows_every_message();
+        let text = "5. five\n 12) twelve\n1.5 of 3.\na 5. b\n=====";
+        let warning = Message { mood: Mood::Warning, ..message("5. five failed", text, None) };
+        let attachment = body(&reader().request(&warning))["attachments"][0].clone();
+        assert_eq!(attachment["color"], "#F29900");
+        let escaped = "5\\. five\n 12\\) twelve\n1\\.5 of 3.\na 5. b\n\\=====";
+        assert_eq!(attachment["text"], format!("**5\\. five failed**\n\n{escaped}"));
+    }
+
+    #[test]
+    fn the_url_is_checked() {
+        let bad = ["https://chat.example.com/hooks/", "https://chat.example.com/hooks/a/b"];
+        assert_checked(&SERVICE, "url", &["https://chat.example.com/team/hooks/abc123"], &bad);
+    }
+
+    #[test]
+    fn an_answer_is_read() {
+        let error = |id: &str| json!({"id": id, "message": "Ungültig."}).to_string();
+        let unreadable = r#"{"message":"Unable to parse incoming data."}"#;
+        assert_verdicts(
+            &SERVICE,
+            &[
+                (200, "ok", "accepted"),
+                (200, "ok\n", "accepted"),
+                (
+                    400,
+                    r#"{"message":"Invalid webhook."}"#,
+                    "retry: Mattermost answered 400 Invalid webhook.",
+                ),
+                (
+                    400,
+                    &error("web.incoming_webhook.channel.app_error"),
+                    "retry: Mattermost answered 400 Ungültig.",
+                ),
+                (
+                    400,
+                    &error("web.incoming_webhook.parse.app_error"),
+                    "refused: Mattermost answered 400 Ungültig.",
+                ),
+                (
+                    400,
+                    unreadable,
+                    "refused: Mattermost answered 400 Unable to parse incoming data.",
+                ),
+            ],
+        );
+        let limited = verdict_with(&SERVICE, 429, ("Retry-After", "7"), "limit exceeded");
+        assert_eq!(limited, "retry after 7s: Mattermost answered 429");
+    }
+}

@@ -120,3 +120,103 @@ fn read(answer: &ServiceAnswer<'_>) -> Verdict {
     // "topic invalid" and "topic name is not allowed"
     failure(SERVICE.name, answer, words, None, names_any(words, &["topic"]))
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+    use crate::domain::channel::services::test_support::*;
+
+    const TOKEN: &str = "tk_AgQdq7mVBoFD37zQVN29RhuMzNIz2";
+
+    fn reader() -> Reader {
+        let url = "http://127.0.0.1:4000/backups";
+        Reader { service: &SERVICE, settings: settings(&[("url", url), ("token", TOKEN)]), shown }
+    }
+
+    fn shown(request: &ServiceRequest) -> Shown {
+        assert_eq!(request.url.expose(), "http://127.0.0.1:4000/");
+        let bearer = format!("Bearer {TOKEN}");
+        assert_eq!(sent_header(request, "Authorization"), Some(bearer.as_str()));
+        assert!(request.body.expose().len() <= 2 * MAX_MESSAGE);
+        let body = body(request);
+        assert_eq!(body["topic"], "backups");
+        let text = text_of(&body["message"]);
+        // A message without a text is shown as "triggered".
+        assert!((1..=MAX_MESSAGE).contains(&text.len()), "{text}");
+        assert!((1..=5).contains(&body["priority"].as_i64().unwrap()), "{body}");
+        assert!(body["tags"].as_array().unwrap().iter().all(Value::is_string), "{body}");
+        let link = link_of(&body["click"]);
+        let action =
+            link.as_ref().map(|url| json!([{"action": "view", "label": LABEL, "url": url}]));
+        assert_eq!(body.get("actions"), action.as_ref());
+        Shown::with_optional_title(&body["title"], text, link)
+    }
+
+    #[test]
+    fn a_message_is_shown_and_cut_in_bytes() {
+        reader().assert_has_label("backups");
+        reader().assert_shows_every_message();
+        reader().assert_cuts_text("🔥", MAX_MESSAGE / 4);
+    }
+
+    #[test]
+    fn the_mood_or_the_setting_gives_the_priority() {
+        let sent = |settings: &Settings, mood| {
+            let request = request(settings, &Message { mood, ..message("title", "text", None) });
+            (body(&request), sent_header(&request, "Authorization").is_some())
+        };
+        let mut settings = reader().settings;
+        assert_eq!(sent(&settings, Mood::Critical).0["priority"], 4);
+        assert_eq!(sent(&settings, Mood::Good).0["tags"], json!(["white_check_mark"]));
+        settings.set("priority", Some("5".to_owned()));
+        settings.set("token", None);
+        let (body, is_signed) = sent(&settings, Mood::Good);
+        assert_eq!((&body["priority"], is_signed), (&json!(5), false));
+    }
+
+    #[test]
+    fn settings_are_checked() {
+        let longest = format!("https://ntfy.sh/{}", "x".repeat(MAX_TOPIC));
+        let too_long = format!("{longest}x");
+        assert_checked(
+            &SERVICE,
+            "url",
+            &["https://ntfy.sh/backups", "http://10.0.0.1:2586/back-ups_1", &longest],
+            &[
+                "https://ntfy.sh",
+                "https://ntfy.sh/",
+                "https://ntfy.sh/a/b",
+                "https://ntfy.sh/backups/",
+                "https://ntfy.sh/backups?auth=x",
+                "https://ntfy.sh/b%20",
+                &too_long,
+            ],
+        );
+        assert!(check("url", &too_long).unwrap_err().contains("1 to 64 letters"));
+        assert_checked(&SERVICE, "token", &["tk_x"], &["tk_\n"]);
+    }
+
+    #[test]
+    fn an_answer_is_read() {
+        let published = format!(r#"{{"id":"x","event":"message","message":"{}"#, "x".repeat(3_000));
+        let error = |code, text: &str| {
+            let link = "https://ntfy.sh/docs/publish/#limitations";
+            json!({"code": code, "http": code / 100, "error": text, "link": link}).to_string()
+        };
+        assert_verdicts(
+            &SERVICE,
+            &[
+                // Its beginning alone is kept.
+                (200, &published, "accepted"),
+                (401, &error(40101, "unauthorized"), "retry: ntfy answered 401 unauthorized"),
+                (403, &error(40301, "forbidden"), "retry: ntfy answered 403 forbidden"),
+                (413, &error(41303, "body too large"), "refused: ntfy answered 413 body too large"),
+                (400, &error(40009, "topic invalid"), "retry: ntfy answered 400 topic invalid"),
+                (400, &error(40018, "bad actions"), "refused: ntfy answered 400 bad actions"),
+                (429, &error(42901, "be nice"), "retry: ntfy answered 429 be nice"),
+            ],
+        );
+    }
+}

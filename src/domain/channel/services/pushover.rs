@@ -122,3 +122,70 @@ fn until_reset(answer: &ServiceAnswer<'_>) -> Option<SignedDuration> {
     let reset = Timestamp::from_second(reset.parse().ok()?).ok()?;
     Some(reset.duration_since(answer.now).clamp(SignedDuration::ZERO, MAX_PAUSE))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::channel::services::test_support::*;
+
+    const TOKEN: &str = "azGDORePK8gMaC0QOYAMyEEuzJnyUi";
+    const USER: &str = "uQiRzpo4DXghDmr9QzzfQu27cmVRsG";
+
+    fn reader() -> Reader {
+        let given = [("token", TOKEN), ("user", USER), ("api_url", "http://127.0.0.1:4000")];
+        Reader { service: &SERVICE, settings: settings(&given), shown }
+    }
+
+    fn shown(request: &ServiceRequest) -> Shown {
+        assert_eq!(request.url.expose(), "http://127.0.0.1:4000/1/messages.json");
+        let body = body(request);
+        assert_eq!((&body["token"], &body["user"]), (&json!(TOKEN), &json!(USER)));
+        for (name, max) in [("message", MAX_MESSAGE), ("title", MAX_TITLE), ("url", MAX_LINK)] {
+            assert!(text_of(&body[name]).chars().count() <= max, "{name}: {body}");
+        }
+        assert_eq!(body.get("url").is_some(), body["url_title"] == LABEL);
+        assert_eq!((&body["priority"], &body["timestamp"]), (&json!(0), &json!(1_767_261_600)));
+        let text = text_of(&body["message"]);
+        assert!(!text.is_empty());
+        Shown::with_optional_title(&body["title"], text, link_of(&body["url"]))
+    }
+
+    #[test]
+    fn a_message_is_shown_and_cut_in_characters() {
+        reader().assert_has_label("127.0.0.1");
+        reader().assert_shows_every_message();
+        reader().assert_cuts_text("🔥", MAX_MESSAGE);
+        reader().assert_cuts_title("🔥", MAX_TITLE);
+        assert_eq!((SERVICE.label)(&Settings::default()), "api.pushover.net");
+        let good = Message { mood: Mood::Good, ..message("title", "", None) };
+        assert_eq!(body(&reader().request(&good))["priority"], -1);
+    }
+
+    #[test]
+    fn settings_are_checked() {
+        assert_checked(&SERVICE, "token", &[TOKEN], &["azGDORePK8gMaC0QOYAMyEEuzJnyU"]);
+        assert_checked(&SERVICE, "user", &[TOKEN], &["azGDORePK8gMaC0QOYAMyEEuzJnyU-"]);
+        assert_checked(&SERVICE, "api_url", &["https://api.pushover.net/"], &[]);
+    }
+
+    #[test]
+    fn an_answer_is_read() {
+        assert_verdicts(&SERVICE, &[(200, r#"{"status":1,"request":"x"}"#, "accepted")]);
+        let body = |errors: &[&str]| json!({"status": 0, "errors": errors}).to_string();
+        for (http_status, errors, verdict) in [
+            (400, &["application token is invalid, see https://pushover.net/api"][..], "retry"),
+            (400, &["user identifier is invalid"], "retry"),
+            (200, &["user is inactive", "and more"], "retry"),
+            (400, &["message cannot be blank", "user key is invalid"], "retry"),
+            (200, &["message cannot be blank"], "refused"),
+            (400, &["message cannot be blank", "title is too long"], "refused"),
+        ] {
+            let found = verdict_on(&SERVICE, http_status, &body(errors));
+            let start = format!("{verdict}: Pushover answered {http_status} {}", &errors[0][..16]);
+            assert!(found.starts_with(&start), "{found}");
+            assert_eq!(found.matches("; ").count(), errors.len() - 1, "{found}");
+        }
+        let limited = verdict_with(&SERVICE, 429, ("X-Limit-App-Reset", "90"), &body(&["over"]));
+        assert_eq!(limited, "retry after 1m 30s: Pushover answered 429 over");
+    }
+}

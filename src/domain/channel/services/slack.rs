@@ -113,3 +113,133 @@ fn read(answer: &ServiceAnswer<'_>) -> Verdict {
     };
     failure(SERVICE.name, answer, &word, None, names_any(&word, &OF_SETTINGS))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::channel::services::form::utf16_len;
+    use crate::domain::channel::services::test_support::*;
+
+    const HOST: &str = "http://127.0.0.1:4000";
+
+    fn reader_at(path: &str) -> Reader {
+        let url = format!("{HOST}{path}");
+        Reader { service: &SERVICE, settings: settings(&[("url", &url)]), shown }
+    }
+
+    fn reader() -> Reader {
+        reader_at("/services/T00000000/B00000000/XXXXXXXXXXXXXXXXXXXXXXXX")
+    }
+
+    fn shown(request: &ServiceRequest) -> Shown {
+        let body = body(request);
+        let notification = text_of(&body["text"]);
+        assert!((1..=40_000).contains(&utf16_len(&notification)), "{notification}");
+        let mut shown = Shown::default();
+        for block in body["blocks"].as_array().unwrap() {
+            let text = &block["text"];
+            let (kind, form, inner) = (&block["type"], &text["type"], text_of(&text["text"]));
+            let max = if kind == "header" { MAX_HEADER } else { MAX_SECTION };
+            assert!((1..=max).contains(&utf16_len(&inner)), "{block}");
+            // Each form of text has a field of its own.
+            assert!(text.get(if form == "mrkdwn" { "emoji" } else { "verbatim" }).is_none());
+            match (kind.as_str().unwrap(), form.as_str().unwrap()) {
+                ("header", "plain_text") => shown.title = without_entities(&inner),
+                ("section", "plain_text") => shown.text = without_entities(&inner),
+                ("section", "mrkdwn") => {
+                    let end = format!("|{LABEL}>");
+                    let url = inner.strip_prefix('<').and_then(|link| link.strip_suffix(&end));
+                    shown.link = Some(without_entities(url.unwrap()));
+                }
+                _ => panic!("{block}"),
+            }
+        }
+        if shown.title != without_entities(&notification) {
+            // The whole title is the first line of the text.
+            assert!(shown.title.ends_with('…'), "{shown:?}");
+            let (whole, rest) = shown.text.split_once('\n').unwrap_or((&shown.text, ""));
+            (shown.title, shown.text) = (whole.to_owned(), rest.to_owned());
+        }
+        shown.title = shown.title.strip_prefix("🔴 ").unwrap().to_owned();
+        shown
+    }
+
+    #[test]
+    fn a_message_is_shown_and_cut_in_utf_16_units_with_entities() {
+        reader().assert_has_label("127.0.0.1");
+        reader().assert_shows_every_message();
+        reader().assert_cuts_text("🔥", MAX_SECTION / 2);
+        reader().assert_cuts_text("<", MAX_SECTION / 4);
+    }
+
+    #[test]
+    fn a_header_that_is_cut_is_repeated_in_whole() {
+        let title = "x".repeat(200);
+        let body = body(&reader().request(&message(&title, "text", None)));
+        assert_eq!(body["blocks"][0]["text"]["text"], format!("🔴 {}…", "x".repeat(146)));
+        assert_eq!(body["blocks"][1]["text"]["text"], format!("🔴 {title}\ntext"));
+    }
+
+    #[test]
+    fn a_workflow_gets_flat_texts() {
+        for path in ["/triggers/T0123456789/3141592653589/c6e6c0", "/workflows/T0/A0/1/x"] {
+            let body = body(&reader_at(path).request(&message("a <!channel>", "b", Some(LINK))));
+            let (title, event) = ("a <\u{200b}!channel>", "execution.failed");
+            assert_eq!(body, json!({"title": title, "text": "b", "link": LINK, "event": event}));
+        }
+    }
+
+    #[test]
+    fn the_url_is_checked() {
+        assert_checked(
+            &SERVICE,
+            "url",
+            &[
+                "https://hooks.slack.com/services/T0/B0/x",
+                "https://hooks.slack.com/triggers/T0/1/x",
+                "https://hooks.slack.com/workflows/T0/A0/1/x",
+            ],
+            &[
+                "https://hooks.slack.com/services/",
+                "https://hooks.slack.com/",
+                "https://example.com/x/services/T0",
+            ],
+        );
+    }
+
+    #[test]
+    fn an_answer_is_read() {
+        assert_verdicts(
+            &SERVICE,
+            &[
+                (200, "ok", "accepted"),
+                (200, r#"{"ok":true}"#, "accepted"),
+                (200, r#"{"ok":false,"error":"x"}"#, "retry: Slack answered 200 x"),
+                (404, "no_service", "retry: Slack answered 404 no_service"),
+                (410, "channel_is_archived", "retry: Slack answered 410 channel_is_archived"),
+                (403, "action_prohibited", "retry: Slack answered 403 action_prohibited"),
+                (400, "invalid_payload", "refused: Slack answered 400 invalid_payload"),
+                (
+                    400,
+                    r#"{"error":"invalid_payload"}"#,
+                    "refused: Slack answered 400 invalid_payload",
+                ),
+                (400, r#"{"error":"channel_gone"}"#, "retry: Slack answered 400 channel_gone"),
+                (400, "invalid_token", "retry: Slack answered 400 invalid_token"),
+                (400, "user_not_found", "retry: Slack answered 400 user_not_found"),
+                (400, "no_service", "retry: Slack answered 400 no_service"),
+                (400, "no_active_hooks", "retry: Slack answered 400 no_active_hooks"),
+            ],
+        );
+        let limited = verdict_with(&SERVICE, 429, ("Retry-After", "30"), "rate_limited");
+        assert_eq!(limited, "retry after 30s: Slack answered 429 rate_limited");
+    }
+
+    #[test]
+    fn a_reason_is_one_line_without_a_secret() {
+        let echo = "no\r\nway https://hooks.slack.com/services/T0/B0/x /services/T0/B0/x token=azGDORePK8gMaC0QOYAMyEEuzJnyUi";
+        assert_eq!(verdict_on(&SERVICE, 403, echo), "retry: Slack answered 403 no way … … …");
+        let long = verdict_on(&SERVICE, 500, &"word ".repeat(1_000));
+        assert!(long.len() < 300 && long.ends_with('…'), "{long}");
+    }
+}

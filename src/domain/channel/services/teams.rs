@@ -134,3 +134,105 @@ fn read(answer: &ServiceAnswer<'_>) -> Verdict {
         None => verdict(SERVICE.name, answer.http_status, &body, None, false),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::channel::services::test_support::*;
+
+    fn reader() -> Reader {
+        let url = "http://127.0.0.1:4000/workflows/0123456789abcdef/triggers/manual/paths/invoke?sig=s3cret";
+        Reader { service: &SERVICE, settings: settings(&[("url", url)]), shown }
+    }
+
+    /// The text of a paragraph, whose only run is one line.
+    fn run(block: &Value) -> String {
+        assert_eq!(block["type"], "RichTextBlock");
+        let [run] = &block["inlines"].as_array().unwrap()[..] else { panic!("{block}") };
+        let text = text_of(&run["text"]);
+        assert!(run["type"] == "TextRun" && !text.is_empty() && !text.contains('\n'), "{run}");
+        text
+    }
+
+    fn shown(request: &ServiceRequest) -> Shown {
+        assert!(request.body.expose().len() <= 28 * 1024, "{} bytes", request.body.expose().len());
+        let body = body(request);
+        let attachment = &body["attachments"][0];
+        let card = &attachment["content"];
+        assert_eq!(body["type"], "message");
+        assert_eq!(attachment["contentType"], "application/vnd.microsoft.card.adaptive");
+        assert_eq!((&card["type"], &card["version"]), (&json!("AdaptiveCard"), &json!("1.4")));
+        let (head, rest) = card["body"].as_array().unwrap().split_first().unwrap();
+        assert_eq!((&head["type"], &head["style"]), (&json!("Container"), &json!("attention")));
+        let link = link_of(&card["actions"][0]["url"]);
+        let open = |url| json!([{"type": "Action.OpenUrl", "title": LABEL, "url": url}]);
+        assert_eq!(card.get("actions"), link.as_ref().map(open).as_ref());
+        let text = rest.iter().map(run).collect::<Vec<_>>().join("\n");
+        Shown { title: run(&head["items"][0]), text, link }
+    }
+
+    #[test]
+    fn a_message_is_shown_on_a_card_with_the_style_of_its_mood() {
+        reader().assert_has_label("127.0.0.1");
+        reader().assert_shows_every_message();
+        let warning = Message { mood: Mood::Warning, ..message("title", "text", None) };
+        let card = body(&reader().request(&warning))["attachments"][0]["content"].clone();
+        assert_eq!(card["body"][0]["style"], "warning");
+    }
+
+    #[test]
+    fn the_url_is_checked() {
+        let workflow = "workflows/1/triggers/manual/paths/invoke";
+        let direct = format!("powerautomate/automations/direct/{workflow}");
+        assert_checked(
+            &SERVICE,
+            "url",
+            &[
+                "https://prod-1.westeurope.logic.azure.com:443/workflows/1?sig=x",
+                "https://x.environment.api.powerplatform.com/powerautomate/1",
+                "https://acme.webhook.office.com/webhookb2/1",
+                &format!("http://127.0.0.1:4000/{workflow}?sig=x"),
+                &format!("https://x.logic.azure.us/{workflow}"),
+                &format!("https://x.api.powerplatform.us/{direct}"),
+                "https://outlook.office.com/webhook/1@2/IncomingWebhook/3/4",
+                "https://acme.webhook.office.us/webhookb2/1@2/IncomingWebhook/3/4",
+            ],
+            &[
+                "https://teams.example.com/",
+                "https://teams.example.com",
+                "https://example.com/hook",
+                "https://teams.microsoft.com/l/channel/19%3ax%40thread.tacv2/General",
+                "https://outlook.office.com/mail/",
+            ],
+        );
+    }
+
+    #[test]
+    fn an_answer_is_read() {
+        let error = |code: &str| json!({"error": {"code": code, "message": "x."}}).to_string();
+        let failed = |status: u16| {
+            format!(
+                "{FAILED} with error: Microsoft Teams endpoint {INNER_STATUS}{status} with ContextId tcid=622824298674363899"
+            )
+        };
+        assert_verdicts(
+            &SERVICE,
+            &[
+                (202, "", "accepted"),
+                (200, "1", "accepted"),
+                (200, &failed(413), "refused: Teams answered 413 in the text of a 200"),
+                (200, &failed(429), "retry: Teams answered 429 in the text of a 200"),
+                (401, &error("Unauthorized"), "retry: Teams answered 401 Unauthorized: x."),
+                (404, &error("NotFound"), "retry: Teams answered 404 NotFound: x."),
+                (
+                    400,
+                    &error("WorkflowTriggerIsNotEnabled"),
+                    "retry: Teams answered 400 WorkflowTriggerIsNotEnabled: x.",
+                ),
+                (400, &error("InvalidRequest"), "refused: Teams answered 400 InvalidRequest: x."),
+            ],
+        );
+        let limited = verdict_with(&SERVICE, 429, ("Retry-After", "12"), &error("TooMany"));
+        assert_eq!(limited, "retry after 12s: Teams answered 429 TooMany: x.");
+    }
+}

@@ -142,3 +142,124 @@ fn read(answer: &ServiceAnswer<'_>) -> Verdict {
         is_of_settings,
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::channel::services::test_support::*;
+
+    const TOKEN: &str = "123456789:AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsaw_";
+
+    fn reader() -> Reader {
+        let (chat, base) = ("-1001234567890", "http://127.0.0.1:4000");
+        let given = [("bot_token", TOKEN), ("chat_id", chat), ("api_url", base)];
+        Reader { service: &SERVICE, settings: settings(&given), shown }
+    }
+
+    /// The text without its tags. Panics if one is unknown or not closed.
+    fn without_tags(html: &str) -> String {
+        let (mut text, mut rest, mut open) = (String::new(), html, Vec::new());
+        while let Some((before, tag_and_rest)) = rest.split_once('<') {
+            text += before;
+            let (tag, after) = tag_and_rest.split_once('>').expect("a closed tag");
+            match tag.strip_prefix('/') {
+                Some(name) => assert_eq!(open.pop(), Some(name), "{html}"),
+                None if tag == "b" => open.push("b"),
+                None if tag.starts_with("a href=\"") && tag.ends_with('"') => open.push("a"),
+                None => panic!("<{tag}> in {html}"),
+            }
+            rest = after;
+        }
+        assert!(open.is_empty(), "{html}");
+        without_entities(&(text + rest))
+    }
+
+    fn shown(request: &ServiceRequest) -> Shown {
+        assert_eq!(*request.url.expose(), format!("http://127.0.0.1:4000/bot{TOKEN}/sendMessage"));
+        let body = body(request);
+        assert_eq!(body["chat_id"], -1_001_234_567_890_i64);
+        assert_eq!(body["parse_mode"], "HTML");
+        assert_eq!(body["link_preview_options"]["is_disabled"], true);
+        let html = text_of(&body["text"]);
+        assert!((1..=MAX_MESSAGE).contains(&utf16_len(&without_tags(&html))), "{html}");
+        let (head, rest) = html.split_once("\n\n").unwrap_or((&html, ""));
+        let title = head.strip_prefix("🔴 <b>").and_then(|head| head.strip_suffix("</b>"));
+        let title = without_tags(title.unwrap());
+        let (before, last) = rest.rsplit_once("\n\n").unwrap_or(("", rest));
+        let url = last.strip_prefix("<a href=\"");
+        match url.and_then(|last| last.strip_suffix(&format!("\">{LABEL}</a>"))) {
+            Some(url) => {
+                Shown { title, text: without_tags(before), link: Some(without_entities(url)) }
+            }
+            None => Shown::with_link_in_text(&title, &without_tags(rest)),
+        }
+    }
+
+    #[test]
+    fn a_message_is_shown_and_cut_in_utf_16_units_without_entities() {
+        reader().assert_has_label("-1001234567890");
+        reader().assert_shows_every_message();
+        // "🔴 title" and an empty line are 10 units.
+        reader().assert_cuts_text("🔥", (MAX_MESSAGE - 10) / 2);
+        reader().assert_cuts_text("<", MAX_MESSAGE - 10);
+        let public = settings(&[("bot_token", TOKEN), ("chat_id", "@backups")]);
+        let request = request(&public, &message("title", "", None));
+        assert_eq!(body(&request)["chat_id"], "@backups");
+        assert!(request.url.expose().starts_with("https://api.telegram.org/bot"));
+    }
+
+    #[test]
+    fn settings_are_checked() {
+        assert_checked(
+            &SERVICE,
+            "bot_token",
+            &[TOKEN],
+            &[
+                "123456789:short",
+                "x:AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsaw",
+                "1:AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsa/../x",
+            ],
+        );
+        let chats = ["42", "-1001234567890", "@backups_1", "@b"];
+        assert_checked(&SERVICE, "chat_id", &chats, &["", "+1", "backups", "@back ups"]);
+        assert_checked(&SERVICE, "api_url", &["http://127.0.0.1:8081"], &[]);
+    }
+
+    #[test]
+    fn an_answer_is_read() {
+        let sent = format!(r#"{{"ok":true,"result":{{"text":"{}"#, "x".repeat(3_000));
+        let upgraded = r#"{"ok":false,"description":"upgraded","parameters":{"migrate_to_chat_id":-1009876543210}}"#;
+        // Its beginning alone is kept.
+        assert_verdicts(
+            &SERVICE,
+            &[
+                (200, &sent, "accepted"),
+                (200, r#"{"ok":false,"error_code":400}"#, "retry: Telegram answered 400"),
+                (
+                    400,
+                    upgraded,
+                    "retry: Telegram answered 400 upgraded; its chat_id is now -1009876543210",
+                ),
+                (
+                    429,
+                    r#"{"ok":false,"description":"Slower","parameters":{"retry_after":35}}"#,
+                    "retry after 35s: Telegram answered 429 Slower",
+                ),
+            ],
+        );
+        for (http_status, description, verdict) in [
+            (401, "Unauthorized", "retry"),
+            (403, "Forbidden: bot was kicked from the group chat", "retry"),
+            (400, "Bad Request: chat not found", "retry"),
+            (400, "Bad Request: not enough rights to send text messages to the chat", "retry"),
+            (400, "Bad Request: TOPIC_CLOSED", "retry"),
+            (400, "Bad Request: can't parse entities: Unclosed start tag", "refused"),
+            (400, "Bad Request: message is too long", "refused"),
+            (400, "Bad Request: message text is empty", "refused"),
+        ] {
+            let body = json!({"ok": false, "error_code": http_status, "description": description});
+            let expected = format!("{verdict}: Telegram answered {http_status} {description}");
+            assert_eq!(verdict_on(&SERVICE, http_status, &body.to_string()), expected);
+        }
+    }
+}

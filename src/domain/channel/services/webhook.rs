@@ -80,3 +80,61 @@ fn read(answer: &ServiceAnswer<'_>) -> Verdict {
     // Its body is not for the reason: a receiver of the user's own may say anything.
     failure("the receiver", answer, "", None, false)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::channel::services::test_support::*;
+
+    fn sent(message: &Message) -> ServiceRequest {
+        let reader = Reader {
+            service: &SERVICE,
+            settings: settings(&[("url", "http://127.0.0.1:4000/hook")]),
+            shown: |_| Shown::default(),
+        };
+        reader.assert_has_label("127.0.0.1");
+        reader.request(message)
+    }
+
+    #[test]
+    fn a_receiver_gets_the_fields_of_an_alert() {
+        let failed = message("backup failed", "text", Some(LINK));
+        let expected = json!({
+            "id": failed.id, "event": failed.event, "alert_type": null, "severity": "critical",
+            "title": "backup failed", "message": "backup failed", "text": "text", "link": LINK,
+            "cue_id": failed.cue_id, "cue_name": failed.cue_name, "execution_id": failed.execution_id,
+            "metadata": {}, "created_at": failed.at,
+        });
+        assert_eq!(body(&sent(&failed)), expected);
+        let mut alert = json!({
+            "alert_type": "claim_lost", "severity": "warning", "cue_id": "cue_1", "execution_id": null,
+            "message": "Worker w lost its claim", "metadata": {"attempt": 1}, "created_at": "2026-01-01T09:00:00Z",
+        });
+        let mut expected = expected;
+        expected.as_object_mut().unwrap().extend(alert.as_object().unwrap().clone());
+        alert["id"] = "of the alert".into();
+        let request = sent(&Message { alert: Some(alert), ..failed });
+        assert_eq!(body(&request), expected);
+        assert_eq!(sent_header(&request, "X-CueAPI-Alert-Type"), Some("claim_lost"));
+    }
+
+    #[test]
+    fn the_url_is_any_but_that_of_another_service() {
+        let workflow = "https://x.logic.azure.com/workflows/1/triggers/manual/paths/invoke";
+        assert_checked(&SERVICE, "url", &["https://example.com/discord", workflow], &[]);
+    }
+
+    #[test]
+    fn an_answer_is_read() {
+        assert_verdicts(
+            &SERVICE,
+            &[
+                (200, "", "accepted"),
+                (422, "no", "refused: the receiver answered 422"),
+                (302, "", "retry: the receiver answered 302"),
+            ],
+        );
+        let limited = verdict_with(&SERVICE, 429, ("Retry-After", "7"), "limit exceeded");
+        assert_eq!(limited, "retry after 7s: the receiver answered 429");
+    }
+}

@@ -482,8 +482,11 @@ fn span_in(text: &str, part: &str) -> (usize, usize) {
 
 #[cfg(test)]
 mod tests {
-    use crate::domain::api_error::Refusal;
-    use crate::domain::schedule::test_support::at;
+    use jiff::tz::Offset;
+
+    use super::*;
+    use crate::domain::api_error::{ErrorCode, Refusal};
+    use crate::domain::schedule::test_support::{at, rows};
     use crate::domain::schedule::{CatchUp, Schedule, ScheduleError};
 
     fn refusal(cron: &str, zone: &str) -> Refusal {
@@ -541,6 +544,55 @@ mod tests {
         for rare in ["0 0 29 2 *", "0 0 29 2 */7", "0 0 30 2 1", "0 0 31 2,3 *", "0 0 */31 2 *"] {
             let schedule = Schedule::recurring(rare, "UTC", CatchUp::Latest).unwrap();
             assert!(schedule.next_after(at("2026-01-01T00:00:00Z")).is_some(), "{rare}");
+        }
+    }
+
+    fn response(expression: &str, after: &str) -> String {
+        let Ok(cron) = CronExpr::parse(expression) else { return "error".to_owned() };
+        if !cron.ever_matches() {
+            return "never".to_owned();
+        }
+        let next = cron.next_civil(Offset::UTC.to_datetime(at(after))).unwrap();
+        Offset::UTC.to_timestamp(next).unwrap().to_string()
+    }
+
+    #[test]
+    fn every_row_of_the_cron_table_holds() {
+        let rows = rows(include_str!("../../../../tests/data/cron-cases.tsv"));
+        let differs = |&&[cron, after, expected]: &&[&str; 3]| response(cron, after) != expected;
+        let wrong: Vec<_> =
+            rows.iter().filter(differs).map(|row| (row, response(row[0], row[1]))).collect();
+        assert!(rows.len() == 4000 && wrong.is_empty(), "{wrong:#?}");
+    }
+
+    fn described(cron: &str) -> String {
+        CronExpr::parse(cron).unwrap_or_else(|error| panic!("{cron}: {error}")).describe()
+    }
+
+    #[test]
+    fn a_cron_expression_reads_as_english() {
+        let rows = rows(include_str!("../../../../tests/data/cron-words.tsv"));
+        let differs = |&&[cron, words]: &&[&str; 2]| described(cron) != words;
+        let wrong: Vec<_> =
+            rows.iter().filter(differs).map(|[cron, _]| (cron, described(cron))).collect();
+        assert!(rows.len() == 99 && wrong.is_empty(), "{wrong:#?}");
+    }
+
+    #[test]
+    fn a_cron_error_names_field_and_remedy() {
+        let long = format!("{} * * * *", "1".repeat(50));
+        let (cut, stars) =
+            (format!("minute: {}… is out of range 0-59", &long[..40]), "*".repeat(1025));
+        let too_long = "expression: it is longer than 1024 bytes; use ranges and steps";
+        let rows = rows(include_str!("../../../../tests/data/cron-errors.tsv"));
+        assert_eq!(rows.len(), 34);
+        for [cron, message] in rows.into_iter().chain([[long.as_str(), &cut], [&stars, too_long]]) {
+            let refusal = refusal(cron, "UTC");
+            assert_eq!(
+                (refusal.code, &*refusal.message),
+                (ErrorCode::InvalidSchedule, message),
+                "{cron}"
+            );
         }
     }
 }

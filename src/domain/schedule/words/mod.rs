@@ -332,8 +332,8 @@ fn list(values: &[i8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::api_error::Refusal;
-    use crate::domain::schedule::test_support::{at, recurring, zone};
+    use crate::domain::api_error::{ErrorCode, Refusal};
+    use crate::domain::schedule::test_support::{at, recurring, rows, zone};
 
     #[test]
     fn a_schedule_in_words_names_its_zone_and_the_instant_of_a_single_run() {
@@ -392,5 +392,86 @@ mod tests {
         let at_half = at("2026-11-26T12:00:00.5Z");
         let schedule = understand("+10m", &zone("UTC"), at_half).unwrap().schedule;
         assert_eq!(schedule.rule, ScheduleRule::Once(at("2026-11-26T12:10:00Z")));
+    }
+
+    /// The schedule and its description without the zone, or the message of the error.
+    fn understood(text: &str) -> Result<(String, String), ScheduleError> {
+        let schedule = understand(text, &zone("Europe/Berlin"), at(NOW))?.schedule;
+        let rule = match &schedule.rule {
+            ScheduleRule::Recurring(cron) => cron.text().to_owned(),
+            ScheduleRule::Every(interval) => format!("every {}", interval.text()),
+            ScheduleRule::Once(at) => format!("at {at}"),
+        };
+        Ok((rule, schedule.describe().strip_suffix(", Europe/Berlin").unwrap().to_owned()))
+    }
+
+    #[test]
+    fn every_row_of_the_table_of_words_holds() {
+        let rows = rows(include_str!("../../../../tests/data/schedule-words.tsv"));
+        let wrong: Vec<_> = rows
+            .iter()
+            .map(|[text, rule, description]| (text, understood(text), (*rule, *description)))
+            .filter(|(_, found, (rule, description))| {
+                found.as_ref().ok() != Some(&((*rule).to_owned(), (*description).to_owned()))
+            })
+            .collect();
+        assert!(rows.len() > 70 && wrong.is_empty(), "{wrong:#?}");
+    }
+
+    /// Later than any word of a schedule reaches, and no multiple of a week.
+    const MUCH_LATER: &str = "2028-01-01T12:00:00Z";
+
+    #[test]
+    fn a_text_is_relative_if_it_means_another_schedule_later() {
+        let rows = rows(include_str!("../../../../tests/data/schedule-words.tsv"));
+        let read =
+            |text: &str, now: &str| understand(text, &zone("Europe/Berlin"), at(now)).unwrap();
+        let mut relative = 0;
+        for [text, _, _] in &rows {
+            let (now, later) = (read(text, NOW), read(text, MUCH_LATER));
+            assert_eq!(now.is_relative, now.schedule != later.schedule, "{text}");
+            relative += usize::from(now.is_relative);
+        }
+        assert!(relative > 10 && relative < rows.len() / 2, "{relative}");
+    }
+
+    #[test]
+    fn a_text_that_is_no_schedule_is_marked_where_it_goes_wrong() {
+        let rows = rows(include_str!("../../../../tests/data/schedule-words-errors.tsv"));
+        let mut wrong = Vec::new();
+        for [text, marked, message] in &rows {
+            let refusal = understood(text).map_err(Refusal::from).expect_err(text);
+            let part = refusal.schedule_part.as_deref().unwrap();
+            let (from, to) = part.span.unwrap();
+            let found: String = text.chars().skip(from).take(to - from).collect();
+            let is_right = (refusal.code, part.field) == (ErrorCode::InvalidSchedule, "text")
+                && found == *marked
+                && refusal.message.starts_with(message);
+            if !is_right {
+                wrong.push((*text, found, refusal.message.to_string()));
+            }
+        }
+        assert!(rows.len() > 25 && wrong.is_empty(), "{wrong:#?}");
+        let generic = understood("soon").unwrap_err().to_string();
+        assert!(
+            generic.contains("`soon` is not understood here")
+                && generic.contains("every weekday at 9")
+        );
+    }
+
+    /// The guide promises what the grammar takes.
+    #[test]
+    fn every_text_of_the_guide_is_understood() {
+        let guide = include_str!("../../../docs/reference/schedules.md");
+        let chapter = guide.split("\n## ").find(|chapter| chapter.starts_with("In words")).unwrap();
+        let texts = chapter
+            .lines()
+            .filter(|line| line.starts_with("| `"))
+            .filter_map(|line| line.split('|').nth(1));
+        let texts: Vec<&str> = texts.flat_map(|cell| cell.split('`').skip(1).step_by(2)).collect();
+        assert!(texts.len() > 25, "{texts:?}");
+        for text in texts {
+            understood(text).unwrap_or_else(|error| panic!("{text}: {error}"));
+        }
     }
 }

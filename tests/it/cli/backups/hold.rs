@@ -130,8 +130,7 @@ fn a_running_server_on_the_system_clock_notices_a_promotion() {
     let (_folder, db) = copy_of(&server);
     server.stop();
     std::fs::copy(db, server.db()).unwrap();
-    server.restart();
-    let user = user.at(server.addr());
+    let user = user.at(server.restart());
     fire(&user, &call);
     until("the server is held", || (user.read("/status")["status"] == "degraded").then_some(()));
     assert_eq!(receiver.count(), 0);
@@ -148,8 +147,7 @@ fn a_stopped_copy_can_be_promoted_and_catches_up_at_its_next_start() {
     server.stop();
     std::fs::copy(&db, server.db()).unwrap();
     ok(&server.db(), &["promote"]);
-    server.restart_at("2026-01-01T12:30:00Z");
-    let user = user.at(server.addr());
+    let user = user.at(server.restart_at("2026-01-01T12:30:00Z"));
     user.settle();
     assert_eq!(instants(&user.executions_of(&job)), ["2026-01-01T12:00:00Z"]);
     let text = fails(&db.with_file_name("no-such.db"), &["promote"], 1);

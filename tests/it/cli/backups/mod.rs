@@ -29,8 +29,7 @@ pub fn hook(user: &Client, url: &str) -> String {
 
 /// Fires a cue; returns the id of the execution.
 pub fn fire(user: &Client, cue: &str) -> String {
-    let run = user.post(&format!("/v1/cues/{cue}/fire"), &json!({})).expect(200);
-    run.text("execution_id").to_owned()
+    user.fire(&json!({ "id": cue }))
 }
 
 /// Reports a success of a worker execution.
@@ -145,9 +144,7 @@ fn a_backup_under_load_has_every_earlier_acknowledged_write() {
             });
         }
         let backups = (1..=3).map(|number| {
-            until("the load is running", || {
-                (acknowledged.lock().unwrap().len() > 20 * number).then_some(())
-            });
+            until_true("the load is running", || acknowledged.lock().unwrap().len() > 20 * number);
             let before = acknowledged.lock().unwrap().clone();
             (before, backup(&server, &format!("backup-{number}.db")))
         });

@@ -66,12 +66,7 @@ fn a_file_of_many_cues_is_pruned_as_a_whole() {
 #[test]
 fn the_limits_of_the_plan_come_before_the_first_write() {
     let (_server, user, home) = start_with_limits();
-    let cues = |from: usize, to: usize| {
-        let cues: String = (from..to)
-            .map(|it| format!("  c{it}: {{schedule: '@daily', worker: true}}\n"))
-            .collect();
-        format!("namespace: n\ncues:\n{cues}")
-    };
+    let cues = |from, to| format!("namespace: n\ncues:\n{}", numbered("c", from..to, ""));
     write(&home, FILE, &cues(0, 12));
     let text = home.fails(&["apply", "-f", FILE], 6);
     let excess = "cued: cues.yaml:11:3: The plan allows 10 active cues: pause or delete one, or start this server with \

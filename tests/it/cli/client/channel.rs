@@ -60,13 +60,9 @@ fn the_commands_of_the_guide_work_for_every_service() {
     }
     let line = sink.line();
     assert!(line.contains("  POST /backups  "), "{line}");
-    let channels = user.get("/v1/channels?limit=100").expect(200)["channels"].clone();
-    let mut types: Vec<&str> = channels
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|channel| channel["type"].as_str().unwrap())
-        .collect();
+    let channels = user.read("/v1/channels?limit=100");
+    let mut types: Vec<&str> =
+        channels.list("channels").iter().map(|channel| channel.text("type")).collect();
     types.sort_unstable();
     types.dedup();
     assert_eq!(types.len(), cued::domain::channel::ChannelType::ALL.len(), "{types:?}");

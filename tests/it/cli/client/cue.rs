@@ -22,8 +22,7 @@ fn missed_runs_are_listed_by_gaps() {
     let cue = json!({"name": "m", "schedule": {"type": "recurring", "cron": "0 * * * *", "catch_up": "none"}, "transport": "worker"});
     user.create(&cue);
     server.stop();
-    server.restart_at("2030-01-01T05:30:00Z");
-    let user = user.at(server.addr());
+    let user = user.at(server.restart_at("2030-01-01T05:30:00Z"));
     user.settle();
     let home = ClientHome::signed_in(&server, &user);
     let expected = "FIRST\tLAST\tCOUNT\tREASON\n\

@@ -62,6 +62,14 @@ impl Agent {
         agent
     }
 
+    /// An agent whose server is a double.
+    pub fn of_double() -> (Receiver, Self) {
+        let server = Receiver::start();
+        let home = ClientHome::new().env("CUED_URL", server.url()).env("CUED_API_KEY", "cue_sk_1");
+        let agent = Self::start(&home, &[]);
+        (server, agent)
+    }
+
     fn silent(home: &ClientHome, flags: &[&str]) -> Self {
         let mut command = home.command(&[&["mcp"], flags].concat());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -350,9 +358,7 @@ pub fn refuse(server: &Receiver, status: u16, code: &str) {
 
 #[test]
 fn a_call_neither_waits_nor_is_sent_again() {
-    let server = Receiver::start();
-    let home = ClientHome::new().env("CUED_URL", server.url()).env("CUED_API_KEY", "cue_sk_1");
-    let mut agent = Agent::start(&home, &[]);
+    let (server, mut agent) = Agent::of_double();
     refuse(&server, 429, "rate_limit_exceeded");
     let calls = [
         ("listCues", json!({})),
@@ -374,9 +380,7 @@ fn a_call_neither_waits_nor_is_sent_again() {
 
 #[test]
 fn the_advice_of_every_error_names_tools_in_place_of_commands() {
-    let server = Receiver::start();
-    let home = ClientHome::new().env("CUED_URL", server.url()).env("CUED_API_KEY", "cue_sk_1");
-    let mut agent = Agent::start(&home, &[]);
+    let (server, mut agent) = Agent::of_double();
     let codes = include_str!("../../../../src/docs/reference/errors.md");
     let codes = codes.lines().filter_map(|line| line.strip_prefix("## "));
     for code in codes.filter(|code| *code != "claim_failed") {

@@ -10,9 +10,7 @@ fn call(id: u32, tool: &str) -> String {
 
 #[test]
 fn nothing_waits_for_a_slow_call() {
-    let server = Receiver::start();
-    let home = ClientHome::new().env("CUED_URL", server.url()).env("CUED_API_KEY", "cue_sk_1");
-    let mut agent = Agent::start(&home, &[]);
+    let (server, mut agent) = Agent::of_double();
     server.react(Reaction::Hang);
     agent.send(&call(100, "getCue"));
     agent.send(&call(101, "getCue"));
@@ -32,9 +30,7 @@ fn nothing_waits_for_a_slow_call() {
 
 #[test]
 fn calls_of_a_batch_are_answered_together_and_many_calls_wait_for_each_other() {
-    let server = Receiver::start();
-    let home = ClientHome::new().env("CUED_URL", server.url()).env("CUED_API_KEY", "cue_sk_1");
-    let mut agent = Agent::start(&home, &[]);
+    let (server, mut agent) = Agent::of_double();
     refuse(&server, 503, "server_busy");
     agent.send(&format!("[{}, {}]", call(1, "getCue"), call(2, "deleteCue")));
     let answers = agent.receive();

@@ -65,7 +65,7 @@ impl Desk {
 
     /// The id of a new run.
     fn fire(&self, cue: &str) -> String {
-        id(&self.user.post(&format!("/v1/cues/{cue}/fire"), &json!({})).expect(200)).to_owned()
+        self.user.fire(&json!({ "id": cue }))
     }
 
     /// A run of a worker cue that has failed.

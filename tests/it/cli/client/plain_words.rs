@@ -5,12 +5,9 @@ use crate::support::*;
 
 #[test]
 fn runs_above_the_limit_of_the_plan_are_explained_with_the_remedy() {
-    let folder = tempfile::TempDir::new().unwrap();
-    let plans = folder.path().join("plans.json");
-    fs::write(&plans, r#"{"free": {"cues": 3, "executions": 3, "requests_per_minute": null}}"#)
-        .unwrap();
-    let flags = ["--dev", "--test-clock", START, "--plans", plans.to_str().unwrap()];
-    let (desk, receiver) = (Desk::at(Server::start(&flags)), Receiver::start());
+    let plans = Plans::free(&json!({"cues": 3, "executions": 3, "requests_per_minute": null}));
+    let server = plans.server(&["--dev", "--test-clock", START]);
+    let (desk, receiver) = (Desk::at(server), Receiver::start());
     let (home, user) = (&desk.home, &desk.user);
     let cue = user.create(&webhook_cue("minutely", "* * * * *", &receiver.url()));
     let runs = |home: &ClientHome| {
@@ -47,11 +44,8 @@ fn runs_above_the_limit_of_the_plan_are_explained_with_the_remedy() {
 
 #[test]
 fn the_limit_of_an_operators_own_plan_is_lifted_by_the_operator_and_that_of_others_by_an_upgrade() {
-    let folder = tempfile::TempDir::new().unwrap();
-    let plans = folder.path().join("plans.json");
-    fs::write(&plans, r#"{"free": {"cues": 0, "executions": 3, "requests_per_minute": null}}"#)
-        .unwrap();
-    let server = Server::start(&["--dev", "--plans", plans.to_str().unwrap()]);
+    let plans = Plans::free(&json!({"cues": 0, "executions": 3, "requests_per_minute": null}));
+    let server = plans.server(&["--dev"]);
     let [operator, other] =
         ["ann", "bob"].map(|name| server.client().register(&format!("{name}@example.com")));
     let body = hourly_cue("a");

@@ -1,6 +1,5 @@
 //! `cued login`, `logout` and `whoami`.
 
-use std::fs::File;
 use std::io::Write as _;
 use std::process::ChildStdin;
 
@@ -12,59 +11,19 @@ use crate::support::*;
 /// A server without development mode, which asks for an address.
 const OPEN: &[&str] = &["--registration", "open", "--limits", "off"];
 
-/// A command that runs until its login is confirmed.
-pub struct LoginCommand {
-    pub process: Process,
-    output: PathBuf,
+/// The rest of the word in the output that begins with `start`.
+#[track_caller]
+fn rest_of(command: &BackgroundCommand, start: &str) -> String {
+    until(&format!("the command prints {start:?} and more"), || {
+        let output = command.output();
+        let (word, _) = output.split_once(start)?.1.split_once(char::is_whitespace)?;
+        Some(word.to_owned())
+    })
 }
 
-impl LoginCommand {
-    /// Standard output and standard error go to one file.
-    pub fn start(mut command: Command, home: &ClientHome, stdin: Stdio) -> Self {
-        let output = home.folder().join("output");
-        let file = File::create(&output).unwrap();
-        let (stdout, stderr) = (file.try_clone().unwrap(), file);
-        let child = command.stdin(stdin).stdout(stdout).stderr(stderr).spawn().unwrap();
-        Self { process: Process(child), output }
-    }
-
-    pub fn output(&self) -> String {
-        fs::read_to_string(&self.output).unwrap()
-    }
-
-    /// Waits until the output has `text`.
-    #[track_caller]
-    pub fn until(&self, text: &str) {
-        until(&format!("the command prints {text:?}"), || {
-            self.output().contains(text).then_some(())
-        });
-    }
-
-    /// The rest of the word in the output that begins with `start`.
-    #[track_caller]
-    pub fn rest_of(&self, start: &str) -> String {
-        until(&format!("the command prints {start:?} and more"), || {
-            let output = self.output();
-            let rest = output
-                .split_once(start)?
-                .1
-                .split_once(|char: char| char.is_whitespace())?
-                .0
-                .to_owned();
-            Some(rest)
-        })
-    }
-
-    /// Waits for the end; returns the exit code.
-    #[track_caller]
-    pub fn code(&mut self) -> i32 {
-        let status = until("the command ends", || self.process.0.try_wait().unwrap());
-        status.code().unwrap_or(-1)
-    }
-}
-
-fn start(home: &ClientHome, arguments: &[&str]) -> LoginCommand {
-    LoginCommand::start(home.command(&[&["login"], arguments].concat()), home, Stdio::null())
+fn start(home: &ClientHome, arguments: &[&str]) -> BackgroundCommand {
+    let command = home.command(&[&["login"], arguments].concat());
+    BackgroundCommand::start(command, home.folder().join("output"), true)
 }
 
 /// The link that the server has printed for an address.
@@ -173,7 +132,7 @@ fn the_address_is_entered_on_the_page_when_nobody_can_be_asked() {
     let mailing = MailingServer::open(OPEN);
     let home = ClientHome::new();
     let mut login = start(&home, &[&mailing.server.url()]);
-    let code = login.rest_of("/auth/device?code=");
+    let code = rest_of(&login, "/auth/device?code=");
     login.until(&format!("It shows the code {code}."));
     let form = [("code", code.as_str()), ("email", "bob@example.com")];
     assert_eq!(post_form(&mailing.client(), "/auth/device", &form).status, 200);
@@ -268,8 +227,10 @@ fn without_the_server_nothing_is_removed() {
 }
 
 /// A command at a terminal, and its keyboard.
-pub fn at_terminal(home: &ClientHome, arguments: &str) -> Option<(LoginCommand, ChildStdin)> {
-    let mut waiting = LoginCommand::start(home.at_terminal(arguments)?, home, Stdio::piped());
+pub fn at_terminal(home: &ClientHome, arguments: &str) -> Option<(BackgroundCommand, ChildStdin)> {
+    let mut command = home.at_terminal(arguments)?;
+    command.stdin(Stdio::piped());
+    let mut waiting = BackgroundCommand::start(command, home.folder().join("output"), true);
     let keyboard = waiting.process.0.stdin.take().unwrap();
     Some((waiting, keyboard))
 }
@@ -319,7 +280,7 @@ fn the_page_is_opened_in_the_browser_unless_that_is_not_wanted() {
     drop(login);
     assert!(!opened.exists());
     let Some((login, _keyboard)) = at_terminal(&home, "login") else { return };
-    let code = login.rest_of("/auth/device?code=");
+    let code = rest_of(&login, "/auth/device?code=");
     let page = until("the page is opened", || {
         std::fs::read_to_string(&opened).ok().filter(|page| page.ends_with('\n'))
     });

@@ -32,27 +32,25 @@ fn failing_scene() -> (Server, Client, Receiver, Receiver) {
     (server, user, failing(), Receiver::start())
 }
 
+fn once(on_failure: Value) -> Value {
+    json!({"retry": {"max_attempts": 1}, "on_failure": on_failure})
+}
+
 /// A cue for manual runs with a single attempt.
 fn hook(receiver: &Receiver, on_failure: Value) -> Value {
-    json!({
-        "name": "nightly", "schedule": {"type": "recurring", "cron": "0 0 1 1 *"}, "retry": {"max_attempts": 1},
-        "callback": {"url": receiver.url()}, "on_failure": on_failure,
-    })
+    with(webhook_cue("nightly", YEARLY, &receiver.url()), once(on_failure))
 }
 
 /// The same as a worker cue.
 fn work(on_failure: Value) -> Value {
-    json!({
-        "name": "nightly", "schedule": {"type": "recurring", "cron": "0 0 1 1 *"}, "retry": {"max_attempts": 1},
-        "transport": "worker", "on_failure": on_failure,
-    })
+    with(worker_cue("nightly", YEARLY), once(on_failure))
 }
 
 /// Runs a cue now and waits for everything that follows; returns the id of the execution.
 fn fire(user: &Client, cue: &Value) -> String {
-    let fired = user.post(&format!("/v1/cues/{}/fire", id(cue)), &json!({})).expect(200);
+    let execution = user.fire(cue);
     user.settle();
-    fired["execution_id"].as_str().unwrap().to_owned()
+    execution
 }
 
 /// Runs a worker cue and reports an outcome.
@@ -64,8 +62,8 @@ fn report(user: &Client, cue: &Value, outcome: &Value) -> String {
 }
 
 fn secret(user: &Client, which: &str) -> String {
-    let secret = user.get(&format!("/v1/auth/{which}-secret")).expect(200);
-    secret[format!("{}_secret", which.replace('-', "_"))].as_str().unwrap().to_owned()
+    let secret = user.read(&format!("/v1/auth/{which}-secret"));
+    secret.text(&format!("{}_secret", which.replace('-', "_"))).to_owned()
 }
 
 /// Checks both signatures of a POST, each made with the given secrets.
@@ -359,17 +357,14 @@ fn verification_raises_alerts_and_the_newest_thousand_are_kept() {
 }
 
 fn stored(server: &Server) -> i64 {
-    server.sqlite().query_row("SELECT count(*) FROM outbox", [], |row| row.get(0)).unwrap()
+    server.count("SELECT count(*) FROM outbox")
 }
 
 /// Lets this number of executions of a worker cue fail, without waiting for notifications.
 fn fail_runs(user: &Client, runs: usize) {
     let cue = user.create(&work(Value::Null));
-    let fire = format!("/v1/cues/{}/fire", id(&cue));
     for _ in 0..runs {
-        let fired = user.post(&fire, &json!({})).expect(200);
-        let outcome = format!("/v1/executions/{}/outcome", fired["execution_id"].as_str().unwrap());
-        user.post(&outcome, &json!({"success": false})).expect(200);
+        user.report(&user.fire(&cue), &json!({"success": false}));
     }
 }
 
@@ -391,8 +386,7 @@ fn a_temporarily_refused_mail_stays_stored_until_it_is_sent() {
     user.advance("PT1M");
     assert_eq!(stored(&mailing.server), 1);
     assert_eq!(mailing.server.stop(), Some(0));
-    mailing.server.restart_at("2030-01-01T00:06:00Z");
-    let user = user.at(mailing.server.addr());
+    let user = user.at(mailing.server.restart_at("2030-01-01T00:06:00Z"));
     user.settle();
     assert_eq!(stored(&mailing.server), 1);
     mailing.server.kill();

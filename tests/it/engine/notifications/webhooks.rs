@@ -134,9 +134,7 @@ fn a_rejected_notification_is_dropped_and_logged_without_its_path() {
     let line = log.lines().find(|line| line.contains("notification given up")).unwrap();
     assert!(line.contains("it returned 500") && line.contains("127.0.0.1:"), "{line}");
     assert!(!log.contains("/hook"), "{log}");
-    let left: i64 =
-        server.sqlite().query_row("SELECT count(*) FROM outbox", [], |row| row.get(0)).unwrap();
-    assert_eq!(left, 0);
+    assert_eq!(server.count("SELECT count(*) FROM outbox"), 0);
 }
 
 #[test]
@@ -145,10 +143,7 @@ fn a_hanging_notification_receiver_delays_no_delivery() {
     let user = server.user();
     notified.react(Reaction::Hang);
     let cue = user.create(&hook(&receiver, json!({"email": false, "webhook": notified.url()})));
-    let path = format!("/v1/cues/{}/fire", id(&cue));
-    for _ in 0..100 {
-        user.post(&path, &json!({})).expect(200);
-    }
+    (0..100).for_each(|_| drop(user.fire(&cue)));
     receiver.wait_for(100);
     notified.wait_hanging(1);
     // Notifications to another receiver are not delayed either.
@@ -161,6 +156,10 @@ fn a_hanging_notification_receiver_delays_no_delivery() {
     assert_eq!(receiver.count(), 101);
 }
 
+fn all_have_failed(user: &Client) {
+    until_true("all five have failed", || user.total("/v1/executions?status=failed") == 5);
+}
+
 #[test]
 fn a_notification_interrupted_by_a_crash_is_sent_again() {
     let (mut server, receiver, notified) =
@@ -168,14 +167,8 @@ fn a_notification_interrupted_by_a_crash_is_sent_again() {
     let user = server.user();
     notified.react(Reaction::Hang);
     let cue = user.create(&hook(&receiver, json!({"email": false, "webhook": notified.url()})));
-    let path = format!("/v1/cues/{}/fire", id(&cue));
-    let ids: BTreeSet<String> = (0..5)
-        .map(|_| user.post(&path, &json!({})).expect(200)["execution_id"].to_string())
-        .collect();
-    until("all executions have failed", || {
-        let failed = user.get("/v1/executions?status=failed").expect(200);
-        (failed["total"] == 5).then_some(())
-    });
+    let ids: BTreeSet<String> = (0..5).map(|_| user.fire(&cue)).collect();
+    all_have_failed(&user);
     notified.wait_hanging(1);
     server.kill();
     notified.release();
@@ -184,7 +177,7 @@ fn a_notification_interrupted_by_a_crash_is_sent_again() {
     until("each failure is notified", || {
         let after = notified.deliveries().split_off(before);
         let after: BTreeSet<String> =
-            after.iter().map(|it| it.json()["execution_id"].to_string()).collect();
+            after.iter().map(|it| it.json().text("execution_id").to_owned()).collect();
         (after == ids).then_some(())
     });
     assert_eq!(receiver.count(), 5, "the executions have ended");
@@ -197,13 +190,8 @@ fn a_stop_waits_for_the_running_notification_and_keeps_the_others() {
     let user = server.user();
     notified.react(Reaction::Hang);
     let cue = user.create(&hook(&receiver, json!({"email": false, "webhook": notified.url()})));
-    for _ in 0..5 {
-        user.fire(&cue);
-    }
-    until("all executions have failed", || {
-        let failed = user.get("/v1/executions?status=failed").expect(200);
-        (failed["total"] == 5).then_some(())
-    });
+    (0..5).for_each(|_| drop(user.fire(&cue)));
+    all_have_failed(&user);
     notified.wait_hanging(1);
     server.terminate();
     until("it stops", || server.log().contains("stopping").then_some(()));
@@ -233,11 +221,8 @@ fn a_notification_url_at_a_blocked_address_is_never_reached() {
     });
     let cue = user.create(&cue);
     // As if the name of a stored URL now resolved to a blocked address.
-    let sql = format!(
-        "UPDATE cues SET on_failure = json_set(on_failure, '$.webhook', '{}')",
-        notified.url()
-    );
-    server.sqlite().execute_batch(&sql).unwrap();
+    let url = notified.url();
+    server.sql(&format!("UPDATE cues SET on_failure = json_set(on_failure, '$.webhook', '{url}')"));
     fire(&user, &cue);
     user.advance("PT1H");
     until("it is given up", || server.log().contains("reason=\"attempt 3").then_some(()));
@@ -251,25 +236,16 @@ fn disabled_users_and_runs_over_quota_cause_no_notification() {
     let user = server.client().register("ann@example.com");
     let cue = user.create(&hook(&receiver, json!({"webhook": notified.url()})));
     receiver.react(Reaction::Hang);
-    let path = format!("/v1/cues/{}/fire", id(&cue));
-    user.post(&path, &json!({})).expect(200);
+    user.fire(&cue);
     receiver.wait_hanging(1);
-    let db = server.db();
-    let disabled = run(&["user", "--db", db.to_str().unwrap(), "disable", "ann@example.com"]);
-    assert!(disabled.status.success());
+    server.administer(&["disable", "ann@example.com"]);
     receiver.release();
     receiver.react(Reaction::Status(500));
     server.client().advance("P1D");
     assert_eq!(notified.count(), 0);
 
-    let plans = tempfile::NamedTempFile::new().unwrap();
-    std::fs::write(
-        plans.path(),
-        r#"{"free": {"cues": 10, "executions": 0, "requests_per_minute": null}}"#,
-    )
-    .unwrap();
-    let flags = ["--dev", "--test-clock", START, "--plans", plans.path().to_str().unwrap()];
-    let (_server, user) = Server::with_user(&flags);
+    let plans = Plans::free(&json!({"cues": 10, "executions": 0, "requests_per_minute": null}));
+    let (_server, user) = plans.with_user(&["--dev", "--test-clock", START]);
     let mut cue = hook(&receiver, json!({"webhook": notified.url()}));
     cue["schedule"] = json!({"type": "recurring", "cron": "0 * * * *"});
     let cue = user.create(&cue);
@@ -457,8 +433,7 @@ fn a_user_gets_ten_mails_an_hour_and_the_number_withheld() {
     assert_eq!(mailing.mailbox.next().to, "TO:<bob@example.com>", "the limit is per user");
     // A restart does not reset the limit of ten.
     assert_eq!(mailing.server.stop(), Some(0));
-    mailing.server.restart_at("2030-01-01T00:59:59Z");
-    let user = user.at(mailing.server.addr());
+    let user = user.at(mailing.server.restart_at("2030-01-01T00:59:59Z"));
     fire(&user, &cue);
     assert!(mailing.mailbox.is_empty());
     user.advance("PT1S");

@@ -216,8 +216,7 @@ fn registration_is_switched_at_once_and_stays_after_a_restart() {
     register(&server.client(), "bob@example.com").expect(201);
     assert_eq!(shown(&server.client()), "open");
     assert_eq!(server.stop(), Some(0));
-    server.restart();
-    let operator = operator.at(server.addr());
+    let operator = operator.at(server.restart());
     register(&server.client(), "eve@example.com").expect(201);
     assert_eq!(set(&operator, "closed"), "closed");
     register(&server.client(), "dan@example.com").expect_error(403, "registration_disabled");

@@ -4,9 +4,10 @@ mod bad_input;
 mod once;
 mod pace;
 mod reminders;
-mod services;
 
 use std::ops::Deref;
+
+use cued::domain::channel::ChannelType;
 
 use crate::support::*;
 
@@ -89,8 +90,7 @@ impl Rig {
     /// Kills the server and starts it again at `instant`.
     fn restart_after_kill(&mut self, instant: &str) {
         self.server.kill();
-        self.server.restart_at(instant);
-        self.user = self.user.at(self.server.addr());
+        self.user = self.user.at(self.server.restart_at(instant));
     }
 
     /// Kills the server in the middle of a move of the clock, while a message is under way.
@@ -109,8 +109,7 @@ impl Rig {
         self.server.kill();
         drop(advance.join().unwrap());
         self.phone.release();
-        self.server.restart_at(instant);
-        self.user = self.user.at(self.server.addr());
+        self.user = self.user.at(self.server.restart_at(instant));
     }
 }
 
@@ -406,6 +405,60 @@ fn a_test_says_what_came_back_and_is_not_repeated() {
     let told_at = "2026-01-05T11:00:00Z";
     rig.assert_channel(json!({"failures": 0, "last_error": null, "last_sent_at": told_at}));
     assert_has(&told(&rig.phone)[1], json!({"event": "test", "cue_id": null}));
+}
+
+/// What a service makes of a message is tested beside its format, in `src/domain/channel/services`.
+#[test]
+fn each_service_gets_a_message_and_confirms_it() {
+    let (_server, user) = Server::with_clock_and_user(START);
+    let receiver = Receiver::start();
+    let (at, key) = (|path: &str| receiver.url_of(path), "azGDORePK8gMaC0QOYAMyEEuzJnyUi");
+    let bot = "123456789:AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsaw";
+    let workflow = "/workflows/1/triggers/manual/paths/invoke?sig=x";
+    // The settings of a channel, the path of its messages, and the answer that confirms one.
+    let rows = [
+        (json!({"type": "webhook", "url": at("/hook")}), "/hook", "<html>"),
+        (json!({"type": "ntfy", "url": at("/backups")}), "/", r#"{"event":"message"}"#),
+        (json!({"type": "slack", "url": at("/services/T0/B0/x")}), "/services/T0/B0/x", "ok"),
+        (
+            json!({"type": "discord", "url": at("/api/webhooks/1/abc")}),
+            "/api/webhooks/1/abc",
+            r#"{"id":"1"}"#,
+        ),
+        (json!({"type": "mattermost", "url": at("/hooks/abc")}), "/hooks/abc", "ok"),
+        (json!({"type": "teams", "url": at(workflow)}), workflow, "1"),
+        (
+            json!({"type": "telegram", "bot_token": bot, "chat_id": 5, "api_url": at("")}),
+            &format!("/bot{bot}/sendMessage"),
+            r#"{"ok":true}"#,
+        ),
+        (
+            json!({"type": "gotify", "url": at(""), "token": "AWSF2n2Tb.4h"}),
+            "/message",
+            r#"{"id":25}"#,
+        ),
+        (
+            json!({"type": "pushover", "token": key, "user": key, "api_url": at("")}),
+            "/1/messages.json",
+            r#"{"status":1}"#,
+        ),
+    ];
+    let types = rows.iter().map(|(settings, ..)| settings.text("type"));
+    let all = ChannelType::ALL.iter().skip(1).map(|it| it.as_str());
+    assert_eq!(types.collect::<Vec<_>>(), all.collect::<Vec<_>>(), "all but email");
+    for (settings, path, confirmation) in rows {
+        let own = self::path(&user.post(CHANNELS, &settings).expect(201));
+        // The page of a login confirms a message to a webhook alone.
+        for (answer, is_confirmed) in [(confirmation, true), ("<html>", confirmation == "<html>")] {
+            receiver.react(Reaction::Full(200, Vec::new(), answer.to_owned()));
+            let tested = user.post(&format!("{own}/test"), &json!({})).expect(200);
+            let status = if is_confirmed { "delivered" } else { "failed" };
+            assert_has(&tested, json!({ "status": status }));
+        }
+        let sent = receiver.deliveries().pop().unwrap();
+        assert_eq!((sent.method.as_str(), sent.path.as_str()), ("POST", path));
+        assert_contains(&sent.json().to_string(), &["Test of the channel"]);
+    }
 }
 
 #[test]

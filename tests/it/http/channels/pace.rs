@@ -208,8 +208,7 @@ fn an_outage_is_told_once_with_all_its_runs() {
         rig.every_minute(&format!("{number}"), json!({"schedule": schedule}));
     }
     assert_eq!(rig.server.stop(), Some(0));
-    rig.server.restart_at("2026-01-05T10:01:00Z");
-    rig.user = rig.user.at(rig.server.addr());
+    rig.user = rig.user.at(rig.server.restart_at("2026-01-05T10:01:00Z"));
     rig.settle();
     rig.advance("PT2M");
     let seen = told(&rig.phone);

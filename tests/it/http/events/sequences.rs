@@ -1,14 +1,12 @@
-//! The order of events, and the ring of the newest ones.
+//! The order of events. The ring of the newest ones is tested in `src/events.rs`.
 
 use std::net::{IpAddr, Ipv4Addr};
 
 use cued::domain::api_error::ErrorCode;
-use cued::domain::notification::event::{
-    Event, EventFilter, EventSink, EventType, PendingEvent, burst_data,
-};
+use cued::domain::notification::event::{Event, EventFilter, EventType};
 use cued::domain::row_keys::UserKey;
 use cued::error::Error;
-use cued::events::{EventId, EventStream, Events, ResetReason, StreamEvent, StreamStart};
+use cued::events::EventStream;
 
 use crate::http::events::types;
 use crate::support::*;
@@ -232,142 +230,18 @@ const HOME: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const ADA: UserKey = UserKey::new(1);
 const EVE: UserKey = UserKey::new(2);
 
-fn events() -> Arc<Events> {
-    Arc::new(Events::new(64).unwrap())
-}
-
-fn event(user_key: UserKey, number: usize) -> PendingEvent {
-    PendingEvent::Event(Event::new(EventType::CueUpdated, user_key, None, &json!({"n": number})))
-}
-
-/// Publishes one commit for each number, of events that all users get.
-fn publish(events: &Events, numbers: impl IntoIterator<Item = usize>) {
-    for number in numbers {
-        let event = Event { user_key: None, ..single(number) };
-        events.publish(vec![PendingEvent::Event(event)]);
-    }
-}
-
 fn single(number: usize) -> Event {
-    match event(ADA, number) {
-        PendingEvent::Event(event) => event,
-        PendingEvent::Counted { .. } => unreachable!(),
-    }
+    Event::new(EventType::CueUpdated, ADA, None, &json!({"n": number}))
 }
 
 /// All that waits in a stream, as the texts of its data.
 fn drain(stream: &mut EventStream) -> Vec<String> {
-    let mut texts = Vec::new();
-    loop {
-        let taken = stream.take(&EventFilter::default()).unwrap();
-        if taken.is_empty() {
-            return texts;
-        }
-        texts.extend(taken.into_iter().map(|event| event.data));
-    }
+    let takes = std::iter::repeat_with(|| stream.take(&EventFilter::default()).unwrap());
+    takes.take_while(|taken| !taken.is_empty()).flatten().map(|event| event.data).collect()
 }
 
 fn numbers(range: impl IntoIterator<Item = usize>) -> Vec<String> {
     range.into_iter().map(|number| json!({ "n": number }).to_string()).collect()
-}
-
-#[test]
-fn nothing_is_recorded_before_the_first_stream() {
-    let events = events();
-    assert!(!events.is_watched());
-    events.publish(vec![event(ADA, 1)]);
-    let (mut stream, start) = events.subscribe(ADA, HOME, None).unwrap();
-    assert_eq!((start, drain(&mut stream)), (StreamStart::Now, Vec::new()));
-    assert!(events.is_watched() && events.is_watched_by(ADA) && !events.is_watched_by(EVE));
-}
-
-#[test]
-fn a_stream_resumes_after_any_event_without_loss_or_repetition() {
-    let events = events();
-    let (mut first, _) = events.subscribe(ADA, HOME, None).unwrap();
-    let begin = EventId::parse(&first.id()).unwrap();
-    publish(&events, 1..=4_096);
-    let mut seen = 0;
-    // Begins again after each part, as a client that loses its connection.
-    loop {
-        let taken = first.take(&EventFilter::default()).unwrap();
-        let Some(last) = taken.last() else { break };
-        seen += taken.len();
-        let id = EventId::parse(&last.id).unwrap();
-        let (next, start) = events.subscribe(ADA, HOME, Some(&id)).unwrap();
-        assert_eq!(start, StreamStart::Resumed);
-        first = next;
-    }
-    assert_eq!(seen, 4_096);
-    let (mut again, start) = events.subscribe(ADA, HOME, Some(&begin)).unwrap();
-    assert_eq!((start, drain(&mut again)), (StreamStart::Resumed, numbers(1..=4_096)));
-    // One more, and the first is gone.
-    publish(&events, [4_097]);
-    let (mut late, start) = events.subscribe(ADA, HOME, Some(&begin)).unwrap();
-    assert_eq!((start, drain(&mut late)), (StreamStart::Reset(ResetReason::Gap), Vec::new()));
-    publish(&events, 4_098..=5_000);
-    assert_eq!(drain(&mut late), numbers(4_098..=5_000));
-}
-
-#[test]
-fn an_id_of_another_start_or_of_the_future_resets_the_stream() {
-    let events = events();
-    let start =
-        |id: &str| events.subscribe(ADA, HOME, Some(&EventId::parse(id).unwrap())).unwrap().1;
-    let (here, _) = events.subscribe(ADA, HOME, None).unwrap();
-    let boot = here.id()[..6].to_owned();
-    let other = if boot == "000000" { "111111" } else { "000000" };
-    assert_eq!(start(&format!("{other}-1")), StreamStart::Reset(ResetReason::Restart));
-    assert_eq!(start(&format!("{boot}-99")), StreamStart::Reset(ResetReason::Gap));
-    // Event 0 is older than the recording.
-    assert_eq!(start(&format!("{boot}-0")), StreamStart::Reset(ResetReason::Gap));
-    for garbage in
-        " | x | 5f3a9c | 5f3a9c- | 5f3a9c-x | 5F3A9C-1 | 5f3a9c-+1 | 5f3a9-1 | 5f3a9c-99999999999999999999"
-            .split(" | ")
-    {
-        assert_eq!(EventId::parse(garbage), None, "{garbage:?}");
-    }
-}
-
-#[test]
-fn a_stream_that_is_too_slow_is_moved_to_the_present() {
-    let events = events();
-    let (mut stream, _) = events.subscribe(ADA, HOME, None).unwrap();
-    publish(&events, 0..5_000);
-    assert_eq!(stream.take(&EventFilter::default()).map(|_| ()), Err(ResetReason::Lagged));
-    publish(&events, [7]);
-    assert_eq!(drain(&mut stream), numbers([7]));
-}
-
-#[test]
-fn more_than_32_events_in_a_commit_end_in_a_burst() {
-    let events = events();
-    let (mut stream, _) = events.subscribe(ADA, HOME, None).unwrap();
-    let mut commit: Vec<_> = (0..40).map(|number| event(ADA, number)).collect();
-    commit.push(PendingEvent::Counted { user_key: ADA, event_type: EventType::CuePaused });
-    events.publish(commit);
-    let counts = BTreeMap::from([(EventType::CueUpdated, 8_u64), (EventType::CuePaused, 1)]);
-    let mut expected = numbers(0..32);
-    expected.push(burst_data(0, &counts));
-    assert_eq!(drain(&mut stream), expected);
-    events.publish(vec![event(ADA, 41)]);
-    assert_eq!(drain(&mut stream), numbers([41]), "a burst ends with its commit");
-}
-
-#[test]
-fn a_filter_selects_the_part_of_a_burst() {
-    let events = events();
-    let (mut stream, _) = events.subscribe(ADA, HOME, None).unwrap();
-    let mut commit: Vec<_> = (0..33).map(|number| event(ADA, number)).collect();
-    commit.push(PendingEvent::Counted { user_key: ADA, event_type: EventType::CuePaused });
-    events.publish(commit);
-    let filter = EventFilter::new(Some("cue.paused"), None).unwrap();
-    let taken = stream.take(&filter).unwrap();
-    let data = burst_data(0, &BTreeMap::from([(EventType::CuePaused, 1)]));
-    let [StreamEvent { event_type: EventType::Burst, data: found, .. }] = &taken[..] else {
-        panic!("{taken:?}")
-    };
-    assert_eq!(*found, data);
 }
 
 #[test]

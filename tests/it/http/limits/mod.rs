@@ -104,8 +104,7 @@ fn a_due_run_fires_before_a_command_without_a_server_pauses_its_cue() {
     server.stop();
     server.sql("UPDATE cues SET next_run = (SELECT max(created_at) FROM cues)");
     plans.set(&server, &email, "tiny");
-    server.restart();
-    let user = user.at(server.addr());
+    let user = user.at(server.restart());
     assert_statuses(&user, &cues, &["active", "paused"]);
     assert_has(&user.cue(&cues[1]), json!({"run_count": 1, "missed_count": 0}));
     let claimable = user.read("/v1/executions/claimable").column("executions", "cue_id");

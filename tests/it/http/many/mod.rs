@@ -3,8 +3,6 @@
 mod bulk_replays;
 mod waiting;
 
-use cued::domain::account::plan::PlanLimits;
-use cued::domain::account::user::{Caller, Credential};
 use cued::domain::api_error::ErrorCode;
 use cued::http::message::to_refusal;
 use cued::service::bulk::{BulkAction, BulkCall, BulkRequest, CueAction, run};
@@ -315,15 +313,7 @@ fn a_disk_that_is_full_after_the_first_write_is_told_of_what_is_left() {
             },
             explain: Box::new(|error| to_refusal(error, "id")),
         };
-        let caller = Caller {
-            user_key,
-            user_id: "ann".to_owned(),
-            credential: Credential::ApiKey { key: 1, hash: [0; 32] },
-            plan: "free".to_owned(),
-            limits: PlanLimits::NONE,
-            is_operator: false,
-            executions: 0,
-        };
+        let caller = fixture.caller(user_key);
         runtime.block_on(run(&fixture.app, &caller, request)).unwrap()
     };
     assert_eq!(pause(), StoredResponse { status: 200, body: "100 50".to_owned() });

@@ -1,7 +1,9 @@
 //! The pages of the documentation and their fenced blocks.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+
+use crate::architecture::sources::collect;
 
 /// A page below `src/docs`.
 pub struct Page {
@@ -39,7 +41,7 @@ fn is_checked_elsewhere(name: &str, text: &str) -> bool {
 pub fn pages() -> Vec<Page> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/docs");
     let mut paths = Vec::new();
-    find(&root, &mut paths);
+    collect(&root, "md", &mut paths);
     paths.sort();
     let mut pages = Vec::new();
     for path in paths {
@@ -50,17 +52,6 @@ pub fn pages() -> Vec<Page> {
         }
     }
     pages
-}
-
-fn find(folder: &Path, found: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            find(&path, found);
-        } else if path.extension().is_some_and(|end| end == "md") {
-            found.push(path);
-        }
-    }
 }
 
 /// The blocks of a text. The indentation of a fence, as in a list, is no part of the lines below it.

@@ -2,8 +2,6 @@
 
 mod outcomes;
 
-use std::fs::File;
-
 use crate::support::*;
 
 /// A server on a test clock, an account, and a folder for the files of commands.
@@ -36,8 +34,7 @@ impl Workshop {
 
     /// Runs a cue: the id of the execution.
     pub fn fire(&self, cue: &str) -> String {
-        let fired = self.user.post(&format!("/v1/cues/{cue}/fire"), &json!({})).expect(200);
-        fired.text("execution_id").to_owned()
+        self.user.fire(&json!({ "id": cue }))
     }
 
     /// An execution for workers.
@@ -81,7 +78,7 @@ impl Workshop {
     }
 
     /// Starts a worker; its log is in a file.
-    pub fn start(&self, name: &str, arguments: &[&str], script: &str) -> Background {
+    pub fn start(&self, name: &str, arguments: &[&str], script: &str) -> BackgroundCommand {
         self.start_in(&self.home, name, arguments, script)
     }
 
@@ -91,55 +88,19 @@ impl Workshop {
         name: &str,
         arguments: &[&str],
         script: &str,
-    ) -> Background {
+    ) -> BackgroundCommand {
         let log = self.path(&format!("{name}.log"));
         let own = ["work", "--beat-millis", "50", "--id", name];
-        let mut command = home.command(&[&own, arguments, &["--", "sh", "-c", script]].concat());
-        command.stdout(Stdio::null()).stderr(File::create(&log).unwrap());
-        Background { process: Process(command.spawn().unwrap()), log }
+        let command = home.command(&[&own, arguments, &["--", "sh", "-c", script]].concat());
+        BackgroundCommand::start(command, log, false)
     }
 }
 
-/// A worker that runs.
-pub struct Background {
-    process: Process,
-    log: PathBuf,
-}
-
-impl Background {
-    pub fn pid(&self) -> u32 {
-        self.process.0.id()
-    }
-
-    pub fn log(&self) -> String {
-        fs::read_to_string(&self.log).unwrap()
-    }
-
-    #[track_caller]
-    pub fn says(&self, text: &str) {
-        until(text, || self.log().contains(text).then_some(()));
-    }
-
-    pub fn signal(&self, name: &str) {
-        signal(name, self.pid());
-    }
-
-    /// Waits for the end; the exit code.
-    #[track_caller]
-    pub fn ended(&mut self) -> i32 {
-        until("the worker ends", || self.process.0.try_wait().unwrap()).code().unwrap_or(-1)
-    }
-
-    #[track_caller]
-    pub fn stop(&mut self) -> i32 {
-        self.signal("-TERM");
-        self.ended()
-    }
-
-    pub fn kill9(&mut self) {
-        self.process.0.kill().unwrap();
-        self.process.0.wait().unwrap();
-    }
+/// Asks a worker to end; returns its exit code.
+#[track_caller]
+pub fn stop(worker: &mut BackgroundCommand) -> i32 {
+    worker.signal("-TERM");
+    worker.code()
 }
 
 #[track_caller]
@@ -161,7 +122,7 @@ fn a_worker_that_lives_keeps_its_claim_however_long_the_command_takes() {
     fs::write(shop.path("go"), "").unwrap();
     let seen = shop.reported(&execution);
     assert_eq!((&seen["outcome"]["result"], &seen["attempts"]), (&json!("done\n"), &json!(1)));
-    assert_eq!(worker.stop(), 0);
+    assert_eq!(stop(&mut worker), 0);
 }
 
 #[test]
@@ -184,11 +145,11 @@ fn a_lost_claim_ends_the_command_and_its_outcome_is_not_reported() {
     assert_eq!(shop.look(&execution)["status"], "pending");
     worker.signal("-CONT");
     until("the command is terminated", || terminated.exists().then_some(()));
-    worker.says("run ended: the execution is no longer this worker's");
+    worker.until("run ended: the execution is no longer this worker's");
     fs::write(go, "").unwrap();
     let seen = shop.reported(&execution);
     assert_eq!((&seen["outcome"]["result"], &seen["attempts"]), (&json!("second\n"), &json!(2)));
-    assert_eq!(worker.stop(), 0);
+    assert_eq!(stop(&mut worker), 0);
 }
 
 #[test]
@@ -199,10 +160,10 @@ fn the_command_of_a_deleted_cue_is_ended() {
     let mut worker = shop.start("w", &["--task", "t"], &shop.waiting());
     shop.has_begun();
     shop.user.delete(&format!("/v1/cues/{cue}")).expect(204);
-    worker.says("run ended: the execution is no longer this worker's");
-    let log = worker.log();
+    worker.until("run ended: the execution is no longer this worker's");
+    let log = worker.output();
     assert!(log.contains(&execution) && !log.contains("another worker"), "{log}");
-    assert_eq!(worker.stop(), 0);
+    assert_eq!(stop(&mut worker), 0);
 }
 
 #[test]
@@ -229,7 +190,7 @@ fn a_worker_that_claims_its_own_lost_execution_again_runs_it_once_at_a_time() {
         journal.starts_with("+\n-\n+\n-\n") && journal == "+\n-\n".repeat(journal.len() / 4),
         "{journal}"
     );
-    assert_eq!(worker.stop(), 0);
+    assert_eq!(stop(&mut worker), 0);
 }
 
 #[test]
@@ -239,56 +200,55 @@ fn what_a_killed_worker_held_is_run_after_the_lease_even_by_a_successor_of_its_n
     let script = format!("echo $$ >{0}.new; mv {0}.new {0}; exec sleep 600", pid.display());
     let mut first = shop.start("same", &["--task", "t"], &script);
     until("the command has begun", || pid.exists().then_some(()));
-    first.kill9();
+    first.process.0.kill().unwrap();
     signal("-KILL", fs::read_to_string(&pid).unwrap().trim().parse().unwrap());
     let held_by = shop.look(&execution).text("claimed_by_worker").to_owned();
     let mut second = shop.start("same", &["--task", "t"], "echo $CUED_WORKER_ID");
-    second.says("worker started");
+    second.until("worker started");
     shop.user.advance("PT14M");
     assert_eq!(shop.look(&execution)["claimed_by_worker"], held_by.as_str());
     shop.user.advance("PT2M");
     let seen = shop.reported(&execution);
     assert_eq!((&seen["outcome"]["result"], &seen["attempts"]), (&json!("same\n"), &json!(2)));
     assert_ne!(seen["claimed_by_worker"], held_by.as_str());
-    assert_eq!(second.stop(), 0);
+    assert_eq!(stop(&mut second), 0);
+}
+
+/// A shop without its server, a run of it that has ended, and its worker, which tries to report that.
+fn unreported() -> (Workshop, String, BackgroundCommand) {
+    let mut shop = Workshop::new();
+    let execution = shop.execution("t");
+    let worker = shop.start("w", &["--task", "t"], &shop.waiting());
+    shop.has_begun();
+    shop.server.kill();
+    fs::write(shop.path("go"), "").unwrap();
+    worker.until("the report was not accepted; trying again");
+    (shop, execution, worker)
 }
 
 #[test]
 fn a_report_is_repeated_until_a_killed_server_is_back() {
-    let mut shop = Workshop::new();
-    let execution = shop.execution("t");
-    let mut worker = shop.start("w", &["--task", "t"], &shop.waiting());
-    shop.has_begun();
-    shop.server.kill();
-    fs::write(shop.path("go"), "").unwrap();
-    worker.says("the report was not accepted; trying again");
-    shop.server.restart_in_place();
-    shop.user = shop.user.at(shop.server.addr());
+    let (mut shop, execution, mut worker) = unreported();
+    shop.user = shop.user.at(shop.server.restart_in_place());
     let seen = shop.reported(&execution);
     assert_eq!((&seen["outcome"]["result"], &seen["attempts"]), (&json!("done\n"), &json!(1)));
     // It takes work again.
     let next = shop.execution("t");
     assert_eq!(shop.reported(&next)["status"], "success");
-    assert_eq!(worker.stop(), 0);
+    assert_eq!(stop(&mut worker), 0);
 }
 
 #[test]
 fn a_report_that_no_server_takes_is_in_the_log() {
-    let mut shop = Workshop::new();
-    let execution = shop.execution("t");
-    let mut worker = shop.start("w", &["--task", "t"], &shop.waiting());
-    shop.has_begun();
-    shop.server.kill();
-    fs::write(shop.path("go"), "").unwrap();
-    worker.says("the report was not accepted; trying again");
+    let (mut shop, execution, mut worker) = unreported();
     // Each further signal waits for less; the log says when one has arrived.
     worker.signal("-TERM");
-    worker.says("stopping: nothing more is claimed");
+    worker.until("stopping: nothing more is claimed");
     worker.signal("-TERM");
-    worker.says("stopping now");
+    worker.until("stopping now");
     worker.signal("-TERM");
-    assert_eq!(worker.ended(), 1);
-    let log = worker.log();
+    assert_eq!(worker.code(), 1);
+    let log = worker.output();
     let line = log.lines().find(|line| line.contains("the report was not recorded")).expect(&log);
     assert!(line.contains(&execution) && line.contains("done"), "{line}");
     shop.server.restart();
@@ -298,25 +258,21 @@ fn a_report_that_no_server_takes_is_in_the_log() {
 fn a_revoked_key_ends_the_worker() {
     let shop = Workshop::new();
     let mut worker = shop.start("w", &["--task", "t"], "true");
-    until("the worker is listed", || {
-        (shop.user.read("/v1/workers")["workers"] != json!([])).then_some(())
-    });
+    until_true("the worker is listed", || shop.user.read("/v1/workers")["workers"] != json!([]));
     shop.user.post("/v1/auth/key/regenerate", &json!({})).expect(200);
-    assert_eq!(worker.ended(), 4);
-    assert!(worker.log().contains("API key"), "{}", worker.log());
+    assert_eq!(worker.code(), 4);
+    assert!(worker.output().contains("API key"), "{}", worker.output());
 }
 
 /// A worker in a shell with these commands before it, such as `ulimit -Sn 64`.
-fn limited(shop: &Workshop, before: &str, arguments: &str) -> Background {
+fn limited(shop: &Workshop, before: &str, arguments: &str) -> BackgroundCommand {
     let log = shop.path("w.log");
     let program = cued(&[]).get_program().to_owned();
     let script = format!(
         "{before}; exec {} work --beat-millis 50 --id w --task t {arguments}",
         program.display()
     );
-    let mut command = shop.home.shell(&script);
-    command.stdout(Stdio::null()).stderr(File::create(&log).unwrap());
-    Background { process: Process(command.spawn().unwrap()), log }
+    BackgroundCommand::start(shop.home.shell(&script), log, false)
 }
 
 #[test]
@@ -335,8 +291,8 @@ fn the_soft_limit_of_open_files_is_raised_as_far_as_the_jobs_need() {
         assert_eq!(seen["status"], "success");
         assert_eq!(seen["outcome"]["result"], "544\n");
     }
-    assert_eq!(worker.stop(), 0);
-    assert!(!worker.log().contains("WARN"), "{}", worker.log());
+    assert_eq!(stop(&mut worker), 0);
+    assert!(!worker.output().contains("WARN"), "{}", worker.output());
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::os::unix::net::UnixDatagram;
 
-use crate::cli::client::work::{Workshop, exits};
+use crate::cli::client::work::{Workshop, exits, stop};
 use crate::support::*;
 
 #[test]
@@ -29,13 +29,13 @@ fn a_gigabyte_of_output_takes_no_memory_and_its_end_is_kept() {
         go.display()
     );
     let mut worker = shop.start("w", &["--task", "t"], &script);
-    worker.says("run started");
+    worker.until("run started");
     fs::write(go, "").unwrap();
     let result = shop.reported(&execution)["outcome"].text("result").to_owned();
     assert!(result.len() == 4096 && result.ends_with("xend"), "{result}");
-    let peak = peak_mb(worker.pid());
+    let peak = peak_mb(worker.process.0.id());
     assert!(peak < 64, "{peak} MB");
-    assert_eq!(worker.stop(), 0);
+    assert_eq!(stop(&mut worker), 0);
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn two_workers_run_each_of_many_executions_exactly_once() {
     for execution in &executions {
         assert_has(&shop.reported(execution), json!({"status": "success", "attempts": 1}));
     }
-    workers.iter_mut().for_each(|worker| assert_eq!(worker.stop(), 0));
+    workers.iter_mut().for_each(|worker| assert_eq!(stop(worker), 0));
     let handled = fs::read_to_string(shop.path("handled")).unwrap();
     let mut counts = BTreeMap::<&str, u32>::new();
     for line in handled.lines() {
@@ -103,7 +103,7 @@ fn a_worker_that_waits_runs_what_comes() {
         let execution = shop.execution("t");
         assert_eq!(shop.reported(&execution)["outcome"]["result"], "t\n");
     }
-    assert_eq!(worker.stop(), 0);
+    assert_eq!(stop(&mut worker), 0);
 }
 
 #[test]
@@ -115,9 +115,9 @@ fn a_stop_waits_for_the_running_command_and_claims_nothing_more() {
         let mut worker = shop.start("w", &["--task", "t"], &shop.waiting());
         shop.has_begun();
         worker.signal(name);
-        worker.says("stopping: nothing more is claimed");
+        worker.until("stopping: nothing more is claimed");
         fs::write(shop.path("go"), "").unwrap();
-        assert_eq!(worker.ended(), 0);
+        assert_eq!(worker.code(), 0);
         assert_eq!(shop.look(&running)["outcome"]["result"], "done\n");
         assert_eq!(shop.look(&waits)["status"], "pending");
     }
@@ -129,7 +129,7 @@ fn a_command_that_exceeds_the_grace_time_is_ended_and_reported() {
     let execution = shop.execution("t");
     let mut worker = shop.start("w", &["--task", "t", "--grace", "1s"], &shop.waiting());
     shop.has_begun();
-    assert_eq!(worker.stop(), 0);
+    assert_eq!(stop(&mut worker), 0);
     let seen = shop.look(&execution);
     let error = seen["outcome"].text("error");
     assert!(seen["status"] == "failed" && error.ends_with("worker stopped"), "{error}");
@@ -144,11 +144,11 @@ fn a_second_signal_ends_the_commands_at_once_and_a_third_kills_them() {
     let mut worker = shop.start("w", &["--task", "t", "--grace", "10m"], &script);
     shop.has_begun();
     worker.signal("-INT");
-    worker.says("stopping: nothing more is claimed");
+    worker.until("stopping: nothing more is claimed");
     worker.signal("-INT");
     until("the command is terminated", || terminated.exists().then_some(()));
     worker.signal("-INT");
-    assert_eq!(worker.ended(), 0);
+    assert_eq!(worker.code(), 0);
     let error = shop.look(&execution)["outcome"].text("error").to_owned();
     // The shell may report the end of its children.
     assert!(error.ends_with("worker stopped"), "{error}");
@@ -158,12 +158,10 @@ fn a_second_signal_ends_the_commands_at_once_and_a_third_kills_them() {
 fn an_interrupted_wait_for_one_run_exits_with_130() {
     let shop = Workshop::new();
     let mut worker = shop.start("w", &["--task", "t", "--once"], "true");
-    worker.says("worker started");
-    until("the worker is listed", || {
-        (shop.user.read("/v1/workers")["workers"] != json!([])).then_some(())
-    });
+    worker.until("worker started");
+    until_true("the worker is listed", || shop.user.read("/v1/workers")["workers"] != json!([]));
     worker.signal("-INT");
-    assert_eq!(worker.ended(), 130);
+    assert_eq!(worker.code(), 130);
 }
 
 #[test]
@@ -186,5 +184,5 @@ fn the_service_manager_learns_of_readiness_life_and_stop() {
     worker.signal("-TERM");
     let next = std::iter::repeat_with(hears).find(|message| message != "WATCHDOG=1").unwrap();
     assert_eq!(next, "STOPPING=1\nSTATUS=Stopping: waiting for running commands");
-    assert_eq!(worker.ended(), 0);
+    assert_eq!(worker.code(), 0);
 }

@@ -1,12 +1,31 @@
 //! Random crons at random instants against a second implementation of contract §4.4 and §4.5, which walks through real
 //! time minute by minute and shares only the time zone data of jiff with the program.
 
+use std::collections::HashMap;
+
+use cued::domain::schedule::cron::CronExpr;
 use cued::domain::schedule::interval::Interval;
-use cued::domain::schedule::{Bounds, Schedule, ScheduleRule};
+use cued::domain::schedule::{Bounds, CatchUp, Schedule, ScheduleRule, Zone};
 use jiff::civil::DateTime;
 
-use crate::rules::schedule::{at, recurring, zone};
 use crate::support::*;
+
+/// A zone with the built-in rules, so that no test depends on the system.
+fn zone(name: &str) -> Zone {
+    Zone::find_built_in(name).unwrap()
+}
+
+fn parsed(cron: &str) -> CronExpr {
+    CronExpr::parse(cron).unwrap_or_else(|error| panic!("{cron}: {error}"))
+}
+
+fn recurring(cron: &str, zone_name: &str) -> Schedule {
+    Schedule::new(ScheduleRule::Recurring(parsed(cron)), zone(zone_name), CatchUp::Latest)
+}
+
+fn at(text: &str) -> Timestamp {
+    text.parse().unwrap()
+}
 
 /// Instants around changes of all kinds, and two places without any change.
 const PLACES: [(&str, &str); 25] = [
@@ -96,6 +115,32 @@ fn new_rules_of_a_zone_are_a_clock_change_that_no_run_is_lost_or_repeated_by() {
             );
         }
     }
+}
+
+#[test]
+fn equal_crons_have_equal_words_and_different_crons_different_words() {
+    const CASES: usize = 40_000;
+    /// Longer than any description: the longest has cut lists in all fields.
+    const LONGEST: usize = 300;
+    let mut random = Random::new(1);
+    let mut known: HashMap<String, Cron> = HashMap::new();
+    let mut repeated = 0;
+    for _ in 0..CASES {
+        let cron = Cron::random(&mut random);
+        let (words, line) = (parsed(&cron.text).describe(), &cron.text);
+        assert!(words.chars().count() <= LONGEST, "{line}: {words}");
+        if words.contains('…') {
+            continue;
+        }
+        assert_eq!(parsed(&cron.backwards()).describe(), words, "{line}");
+        if let Some(other) = known.get(&words) {
+            assert!(cron.meaning() == other.meaning(), "{words}: {line} and {}", other.text);
+            repeated += 1;
+        } else {
+            known.insert(words, cron);
+        }
+    }
+    assert!(repeated > 100 && known.len() > 10_000, "{repeated} {}", known.len());
 }
 
 fn check(cron: &Cron, zone_name: &str, minutes: &[Minute], random: &mut Random) {
@@ -247,6 +292,33 @@ impl Cron {
         let every_hour = hours[..24].iter().all(|hour| *hour);
         let text = [minute, hour, day, month, weekday].join(" ");
         Self { text, minutes, hours, days, months, weekdays, both_days, every_hour }
+    }
+
+    fn fields(&self) -> [Values; 5] {
+        [self.minutes, self.hours, self.days, self.months, self.weekdays]
+    }
+
+    /// The values of the fields, and whether both day fields must match.
+    fn meaning(&self) -> ([Values; 5], bool) {
+        let mut fields = self.fields();
+        let is_any = |values: &Values, count| values.iter().filter(|it| **it).count() == count;
+        // A list of all values is not a star, and the other field no longer restricts the days.
+        if !self.both_days && (is_any(&self.days, 31) || is_any(&self.weekdays, 7)) {
+            fields[2][1..=31].fill(true);
+            fields[4][..7].fill(true);
+            return (fields, true);
+        }
+        (fields, self.both_days)
+    }
+
+    /// The same values, written backwards and as ranges.
+    fn backwards(&self) -> String {
+        let backwards = |(text, values): (&str, Values)| {
+            let values = (0..60).rev().filter(|value| values[*value]);
+            let ranges = values.map(|value| format!("{value}-{value}")).collect::<Vec<_>>();
+            if text.starts_with('*') { text.to_owned() } else { ranges.join(",") }
+        };
+        self.text.split(' ').zip(self.fields()).map(backwards).collect::<Vec<_>>().join(" ")
     }
 
     fn runs_in(&self, minute: &Minute) -> bool {
