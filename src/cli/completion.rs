@@ -196,7 +196,7 @@ mod tests {
             ("serve --dev=", &[]),
             ("nonsense", &[]),
             ("compl", &["completions"]),
-            ("docs sched", &["schedules"]),
+            ("docs sched", &["schedule", "schedules"]),
         ] {
             assert_eq!(complete(line), expected, "{line}");
         }
