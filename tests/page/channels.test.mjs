@@ -98,14 +98,14 @@ test("problems of the API stand at their fields, others above the form", () => {
   const at = (...loc) => (msg) => ({ loc: ["body", ...loc], msg });
   const found = problemsOf(spoken({ problems: [
     at("url")("Value error, points to 127.0.0.1, a loopback address"), at("token")("Field required"),
-    at("quiet", "to")("Value error, should differ from `from`"), at("quiet")("Input should be an object"),
-    at("events", 1)("Value error, should be execution.failed"), at("tags", 0)("Value error, should have 1 to 32"),
+    at("quiet", "to")("Value error, must differ from `from`"), at("quiet")("Input should be an object"),
+    at("events", 1)("Value error, must be execution.failed"), at("tags", 0)("Value error, must have 1 to 32"),
     at("color")("Extra inputs are not permitted"),
   ] }), "ntfy");
   assert.deepEqual(found, { problems: {
     url: "Points to 127.0.0.1, a loopback address", token: "This field is required",
     quietTo: "Must differ from the start", quietFrom: "Must be a JSON object: { … }",
-    events: "Should be execution.failed", tags: "Should have 1 to 32",
+    events: "Must be execution.failed", tags: "Must have 1 to 32",
   }, rest: ["color: This field is not known"] });
   assert.deepEqual(problemsOf({ problems: [at("token")("Field required")] }, "slack").rest,
     ["token: Field required"], "slack has no token");

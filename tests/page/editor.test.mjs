@@ -397,6 +397,6 @@ test("a test call says the status and the time, or why it failed", () => {
   assert.deepEqual(outcome(failed), { color: "bad", text: "The URL returned 503, after 84 ms." });
   const blocked = { ...failed, http_status: null, cause: "blocked_address", error_message: null };
   assert.deepEqual(outcome(blocked),
-    { color: "bad", text: "The URL leads to an address that is not allowed, after 84 ms." });
+    { color: "bad", text: "The URL resolves to a blocked address, after 84 ms." });
   assert.deepEqual(outcome({ problem: "It was refused." }), { color: "bad", text: "It was refused." });
 });

@@ -45,7 +45,7 @@ test("agrees with JSON.parse on texts made by chance", () => {
 
 test("says line and column in characters", () => {
   assert.deepEqual(checkJson('{\n  "a": 1,\n  "😀": tru\n}'), { line: 3, column: 8,
-    message: "a value expected, not tru", at: 20 });
+    message: "expected a value, not tru", at: 20 });
   assert.equal(checkJson("[1,\n").line, 1);
   assert.equal(checkJson("[.5]").message, ".5 is no JSON number");
 });

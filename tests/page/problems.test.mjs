@@ -20,7 +20,7 @@ test("what the validator says becomes words for people", () => {
       "Must be a date and a time, such as 2026-01-31T09:00:00Z"],
     ["String should have at most 255 characters", "Must have at most 255 characters"],
     ["List should have at most 10 items after validation, not 11", "Takes at most 10, not 11"],
-    ["Value error, should have at most 32 characters", "Should have at most 32 characters"],
+    ["Value error, must have at most 32 characters", "Must have at most 32 characters"],
   ];
   for (const [said, shown] of cases) assert.equal(phrase(said), shown);
 });
@@ -62,7 +62,7 @@ test("an execution of the API is a run here", () => {
     "The run has ended: there is nothing to cancel");
   assert.equal(phrase("Another worker holds this execution"), "Another worker holds this run");
   assert.equal(phrase("report an execution first."), "Report a run first.");
-  for (const text of ["execution_limit_exceeded", "An event should be execution.failed"])
+  for (const text of ["execution_limit_exceeded", "An event must be execution.failed"])
     assert.equal(phrase(text), text);
 });
 

@@ -35,7 +35,7 @@ test("a word of every object is a word like any other", async () => {
   for (const word of WORDS) {
     assert.equal(words.why({ error_message: word }), word);
     assert.equal(words.whyLine({ error_message: word }), word);
-    assert.equal(words.why({ cause: word }), "the reason is not known");
+    assert.equal(words.why({ cause: word }), "unknown reason");
     assert.equal(words.why({ cause: word, http_status: 503 }), "the URL returned 503");
     const text = word.replaceAll("_", " ");
     assert.equal(words.causeShort({ cause: word }), text);

@@ -38,7 +38,7 @@ test("the reason is the server's message, else the status, else the cause", () =
   assert.equal(words.why({ error_message: "execution_limit_exceeded" }),
     "this month's runs were used up");
   assert.equal(words.whyLine({ error_message: "cannot open x\n  exit code 3\n" }), "cannot open x · exit code 3");
-  assert.equal(words.why({}), "the reason is not known");
+  assert.equal(words.why({}), "unknown reason");
   const expired = (more) => words.why({ cause: "expired",
     error_message: `not successful within 60 s of its scheduled time (max_age_seconds)${more}` });
   assert.equal(expired(""), "it did not succeed in the time given");

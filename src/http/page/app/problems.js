@@ -43,7 +43,7 @@ const PHRASES = [
   [/^String should have /, "Must have "],
   [/^List should have (at \w+ \d+) items? after validation, not (\d+)$/, "Takes $1, not $2"],
   [/^must be absolute and begin with .*/, example],
-  [/^should differ from `from`/, "must differ from the start"],
+  [/^must differ from `from`/, "must differ from the start"],
   [/^The JSON cannot be read: (.*) \(line \d+, column \d+\)$/, "$1"],
   [/, or null$/, ", or none"],
   [/`([^`]*)`/g, "“$1”"],

@@ -20,7 +20,7 @@ const STATES = {
   reported_success: ["●", "Reported success", "good"],
   reported_failure: ["✕", "Reported failure", "bad"],
   verified_success: ["✓", "Verified", "good"],
-  verification_pending: ["○", "To be verified", "warn"],
+  verification_pending: ["○", "Needs verification", "warn"],
   verification_failed: ["✕", "Rejected", "bad"],
   running: ["◐", "Running", "act"],
   delivered: ["◐", "Delivered", "act"],
@@ -46,7 +46,7 @@ export const letterOf = (name) => STATES[name]?.[3] ?? "p";
 const CAUSES = {
   __proto__: null,
   timeout: ["the URL did not respond in time", "timeout"],
-  blocked_address: ["the URL leads to an address that is not allowed", "address not allowed"],
+  blocked_address: ["the URL resolves to a blocked address", "address not allowed"],
   unknown_name: ["the host of the URL was not found, or is not allowed", "no usable address"],
   connection: ["the connection failed", "no connection"],
   tls: ["the TLS connection failed", "TLS"],
@@ -78,7 +78,7 @@ export function why({ cause, http_status: status, error_message: message }) {
   if (status && (!CAUSES[cause] || cause.startsWith("status_"))) {
     return `the URL returned ${status}`;
   }
-  return CAUSES[cause]?.[0] || "the reason is not known";
+  return CAUSES[cause]?.[0] || "unknown reason";
 }
 
 /** The same in one line of a list. */

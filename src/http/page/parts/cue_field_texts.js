@@ -11,7 +11,7 @@ export function factOf({ name, words }, value) {
 export const TEXTS = {
   __proto__: null,
   claim_within_minutes: { ask: "Fail if no worker claims it within (minutes)", fact: ["Claimed", "within {}"],
-    help: "Leave empty to wait." },
+    help: "Leave empty to wait indefinitely." },
   overlap: { ask: "If the earlier run is still going", fact: ["Overlap", "{}"],
     choices: { __proto__: null, allow: "Run anyway", skip: "Skip the new run", buffer_one: "Wait for the earlier run (at most one waits)" } },
   max_age_seconds: { ask: "Give up after", fact: ["Gives up", "{} after it was due"],

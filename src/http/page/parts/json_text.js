@@ -40,13 +40,13 @@ export function walk(text, emit) {
   }
   if (want === "next" && !stack.length) return null;
   const missing = `the end is missing: ${expected(want, stack.at(-1))}`;
-  return { at: text.trimEnd().length, message: text.trim() ? missing : "there is no JSON" };
+  return { at: text.trimEnd().length, message: text.trim() ? missing : "no JSON here" };
 }
 
 const expected = (want, inside) => ({
-  value: "a value expected", first: 'a value or "]" expected', ":": '":" expected',
+  value: "expected a value", first: 'a value or "]" expected', ":": '":" expected',
   key: "a name in double quotes expected", "first key": 'a name in double quotes or "}" expected',
-})[want] ?? (inside ? `"," or "${inside === "{" ? "}" : "]"}" expected` : "nothing more expected");
+})[want] ?? (inside ? `"," or "${inside === "{" ? "}" : "]"}" expected` : "unexpected text after the end");
 
 function unexpected(token, want, inside) {
   if (token === '"') return "a text that does not end, or has a line break or a wrong escape in it";

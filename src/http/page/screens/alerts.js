@@ -9,7 +9,7 @@ import { TYPES } from "./alerts/types.js";
 const PER_PAGE = 50;
 const DAY_MS = 86_400_000;
 const SPANS = [
-  ["", "At any time"], ["1", "Last 24 hours"], ["7", "Last 7 days"], ["30", "Last 30 days"],
+  ["", "Any time"], ["1", "Last 24 hours"], ["7", "Last 7 days"], ["30", "Last 30 days"],
 ];
 
 export const live = ["alert"];

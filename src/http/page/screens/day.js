@@ -118,7 +118,7 @@ function chart(data, now, zone) {
   const shown = isUnfolded ? rows : rows.slice(0, ROWS);
   const rest = rows.length - shown.length;
   return card("day", "Runs", html`<small>${text}</small>`, html`<ul class="day">
-    <li><span class="small muted">Runs an hour</span>${strip(40, text,
+    <li><span class="small muted">Runs per hour</span>${strip(40, text,
       svg`<path class="rest" d=${loadPath(hours)}></path>`)}</li>
     <li aria-hidden="true"><span></span><svg class="axis">${ticks.map(label)}</svg></li>
     ${shown.map((row) => {

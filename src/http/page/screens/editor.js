@@ -269,7 +269,7 @@ function task(data) {
     readPayload(data);
     update();
   };
-  const help = problem ? "Correct the payload first: the task is a part of it."
+  const help = problem ? "Fix the payload first; it contains the task."
     : "Workers claim runs by this word, the task in the payload.";
   return field({ name: "task", label: "Task", value, oninput, help });
 }
@@ -297,7 +297,7 @@ function payloadCard(data) {
   return folded("Payload", summary, html`
     ${field({ name: "payload", label: "JSON", input: payloadArea(data, problem), problem, help })}
     <div class="row">${button("Format", format, "", { off: !json.size })}${
-      json.problem ? button("Go to the fault", jump) : ""}</div>`, !!data.was.payload);
+      json.problem ? button("Go to the error", jump) : ""}</div>`, !!data.was.payload);
 }
 
 function payloadArea(data, problem) {

@@ -122,6 +122,6 @@ function sessionsCard(sessions) {
       : noRows("No browser is signed in."));
 }
 
-const endOthers = (count) => remove("End the other sessions?", "End them",
+const endOthers = (count) => remove("Sign out other browsers?", "End them",
   `${plural(count, "browser")} will be signed out at once, and unused sign-in links stop working.`,
   "v1/auth/sessions", ({ ended }) => `Ended ${plural(ended, "session")}`);

@@ -220,13 +220,13 @@ function evidence(run) {
   const before = run.evidence || {};
   return prompt({
     title: "Add evidence", done: "Added",
-    text: "Say what proves the result. A new value replaces the old one.",
+    text: "Add proof of the result. A new value replaces the old one.",
     fields: Object.entries(EVIDENCE).map(([name, label]) =>
       ({ name, label, value: before[name] || "", lines: name === "summary" ? 3 : 0 })),
     async send(values) {
       const isNew = ([name, value]) => value !== (before[name] || "");
       const changed = Object.entries(values).filter(isNew);
-      if (!changed.length) throw new ApiError(422, "nothing", "You changed nothing.");
+      if (!changed.length) throw new ApiError(422, "nothing", "Nothing has changed.");
       return patch(path(run, "evidence"), Object.fromEntries(changed));
     },
   });

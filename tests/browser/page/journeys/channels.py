@@ -124,7 +124,7 @@ def the_two_steps_work_by_keyboard_alone(world):
     page.keys(world.receiver.url + "/keys")
     page.tab_to("Any alert")
     page.press("Space")
-    page.tab_to("Single alerts")
+    page.tab_to("Individual alerts")
     page.press("Enter")
     page.tab_to("Worker lost")
     page.press("Space")

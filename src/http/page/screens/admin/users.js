@@ -64,7 +64,7 @@ const PLAN = { name: "plan", label: "Plan", help: "Such as free, pro or scale." 
 
 async function add() {
   const user = await prompt({
-    title: "Add a user", action: "Add", text: "You see the API key of the account next.",
+    title: "Add a user", action: "Add", text: "The API key is shown in the next step.",
     fields: [{ name: "email", label: "Email address", type: "email", required: true },
       ...(hasPlans() ? [{ ...PLAN, label: "Plan (optional)" }] : [])],
     send: ({ email, plan }) => post(PATH, { email, plan: plan?.trim() || undefined }),
@@ -100,7 +100,7 @@ function setOperator(user, isOperator) {
     ? [`Make ${user.email} an operator?`, "Make operator", `An operator can sign in as every user,
         read all their data in backups, and change this server.`, "is an operator"]
     : [`Remove ${user.email} as operator?`, "Remove", `The account stays, and no longer has this
-        screen.`, "is no operator any more"];
+        screen.`, "is no longer an operator"];
   const run = change(user, { is_operator: isOperator });
   return reloadAfter(confirmed(title, action, text, run, `${user.email} ${done}`));
 }
@@ -124,7 +124,7 @@ function registration({ registration, is_registration_fixed: isFixed }) {
   const choose = (value) => {
     if (value === now) return;
     const run = () => patch(SETTINGS, { registration: value }).then(loadInfo);
-    const done = "Changed who may register";
+    const done = "Registration updated";
     reloadAfter(value !== "open" ? act(run, done)
       : confirmed("Let anyone create an account?", "Open registration", WHO.open[1], run, done));
   };

@@ -83,7 +83,7 @@ function events(data) {
     ? html`<p class="bad small" role="alert">${problems.events}</p>` : ""}${
     Object.entries(EVENTS).map(([event, [label]]) => box([event, label]))}${
     events.includes(ALL_ALERTS) ? "" : html`<details
-      ?open=${events.some((event) => event.startsWith("alert."))}><summary>Single alerts</summary>
+      ?open=${events.some((event) => event.startsWith("alert."))}><summary>Individual alerts</summary>
       <div>${ALERTS.map(box)}</div></details>`}
     ${bound(data, "repeat", "If a cue fails again and again", { choices: REPEATS })}
     ${bound(data, "remind_after_seconds", "Reminder while it fails",

@@ -22,7 +22,7 @@ export function note(data, take) {
   const text = html`<b>This cue was changed elsewhere: ${inWords(differing(theirs, was))}.</b>${
     mine.length ? ` Your changes: ${inWords(mine)}.` : ""}`;
   const actions = mine.length
-    ? [button("Take it, keep my changes", keep), button("Take it, discard mine", drop)]
+    ? [button("Merge with my changes", keep), button("Discard my changes", drop)]
     : button("Show it", drop);
   return notice(text, "warn", actions, "elsewhere");
 }

@@ -217,7 +217,7 @@ export function headersProblem(headers) {
   const names = headers.map(([name]) => name.toLowerCase());
   const twice = names.find((name, at) => name && names.indexOf(name) !== at);
   if (twice) {
-    return `${twice} is there twice. Put both values in one header, separated by a comma.`;
+    return `${twice} appears twice. Put both values in one header, separated by a comma.`;
   }
   return headers.some(([name, value]) => !name && value) ? "A header has no name." : "";
 }

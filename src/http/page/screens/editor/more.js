@@ -62,7 +62,7 @@ export const headers = {
     return html`${headers.map((pair, row) => header(data, row, problem))}
       ${problem ? html`<p class="bad small" id="headers-problem">${problem}</p>` : ""}
       ${button("Add a header", add)}
-      ${boundCheck(data, "fromResponse", "Take the outcome from the response", `A 2xx
+      ${boundCheck(data, "fromResponse", "Read the outcome from the response", `A 2xx
         response with a JSON object such as {"success": true} reports the result of the run.`)}
       ${bound(data, "timeout", "Time limit of an attempt (seconds)",
         { type: "number", help: "1 to 300" })}`;
@@ -102,7 +102,7 @@ export const failure = {
     joined((email && sendsMail() || hasChannel()) && "message", pause && "pause",
       failureUrl && "call") || (email ? "no message (log only)" : "nothing"),
   fields: (data) => [
-    boundCheck(data, "email", "Send me a mail", sendsMail() ? ""
+    boundCheck(data, "email", "Email me", sendsMail() ? ""
       : html`This server sends no mail: mails go to its log. ${mending()}`),
     data.form.kind === "once" ? "" : boundCheck(data, "pause", "Pause the cue"),
     bound(data, "failureUrl", "Call this URL",
@@ -154,7 +154,7 @@ export const tags = {
   summary: ({ tags, description }) => joined(...tags, description),
   fields: (data) => [
     tagsField(data, (list) => change(data, "tags", list),
-      "Words to find the cue by. Press Enter or a comma after each."),
+      "Labels for filtering. Press Enter or a comma after each."),
     bound(data, "description", "Description", { lines: 3 }),
     choice(data, "verification", "Require proof of success", VERIFICATION),
   ],

@@ -61,7 +61,7 @@ const folded = (title, list) => html`<details><summary>Headers of the ${title}</
   headerList(list)}</details>`;
 
 /** Shows the request: a test of this server's echo, which keeps what it got. */
-export const requestDialog = (form) => dialog("What a receiver gets", "Calling this server…", async () => {
+export const requestDialog = (form) => dialog("Preview the request", "Calling this server…", async () => {
   const path = "v1/echo/" + randomKey();
   const url = `${state.info?.public_url || baseUrl()}/${path}`;
   const made = await call({ ...form, method: "POST", url });
