@@ -194,8 +194,8 @@ impl Help {
 /// The options that are in the help of no command.
 fn options() -> Command {
     let options = Command::new("options").about(
-        "Options of all commands that use a server, before or after the command\n\nA command whose own --url or --tz is \
-         another one names the server by --server, and the zone of its output by --utc or TZ.",
+        "Options of all commands that use a server, before or after the command\n\nWhere a command has its own \
+         --url or --tz, use --server for the server, and --utc or TZ for the zone of the output.",
     );
     let options =
         options.args(common_options().map(|arg| arg.global(false))).disable_help_flag(true);

@@ -59,13 +59,13 @@ enum Command {
     Check(copies::CheckCommand),
     /// Restore a backup; it fires nothing until it is promoted
     Restore(copies::RestoreCommand),
-    /// Release a restored copy, so that its cues fire
+    /// Take a restored copy off hold, so that its cues fire
     Promote(copies::PromoteCommand),
-    /// Recover after the clock was wrong (ahead)
+    /// Recover after the system clock ran ahead
     Clock(OnDatabase<copies::ClockAction>),
     #[command(flatten)]
     Client(ClientCommand),
-    /// Turn a crontab into cues and tasks of a worker
+    /// Convert a crontab into cues and worker tasks
     #[command(subcommand)]
     Import(ImportAction),
     /// Print the documentation of this version

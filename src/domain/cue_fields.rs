@@ -49,7 +49,7 @@ macro_rules! plain_fields {
             /// because a worker that stays away longer needs a person.
             claim_within_minutes: Option<u32> = Values::Minutes(1..=10_080),
                 Some((Transport::Worker, "only executions of a worker cue wait for a claim")),
-                ("claim-within", "MINUTES", "Minutes that a worker has to claim a run"), "claim within",
+                ("claim-within", "MINUTES", "Fail a run that no worker claims within this time"), "claim within",
                 PageTexts {
                     label: "Fail if no worker claims it within (minutes)",
                     help: "Leave empty to wait.",
@@ -62,12 +62,12 @@ macro_rules! plain_fields {
                         "Wait for the earlier run (at most one waits)"),
                 ]),
                 None,
-                ("overlap", "WHICH", "Run, skip, or let one run wait if an earlier run has not finished"),
+                ("overlap", "WHICH", "If an earlier run is unfinished: run anyway, skip, or let one run wait"),
                 "overlap", PageTexts { label: "If the earlier run is still going", help: "", fact: ("Overlap", "{}") };
             /// An execution that has not succeeded that long after its scheduled instant fails: a minute to 30 days.
             max_age_seconds: Option<u32> = Values::Seconds(60..=2_592_000),
                 None,
-                ("max-age", "SPAN", "Give up a run that has not succeeded this long after its time, such as 10m"),
+                ("max-age", "SPAN", "Give up on a run this long after its scheduled time, such as 10m"),
                 "max age",
                 PageTexts {
                     label: "Give up after",

@@ -178,7 +178,7 @@ pub fn cue_filter() -> (Arg, Part) {
     (flag("cue", "CUE", "Only of this cue, by id or name"), Part::QueryCue("cue_id"))
 }
 
-pub const TAG_HELP: &str = "Only of cues with this tag; repeat it for cues with all of them";
+pub const TAG_HELP: &str = "Only cues with this tag; repeat to require several tags";
 
 pub fn tag_flag(help: &'static str) -> Arg {
     flag("tag", "TAG", help).action(ArgAction::Append)

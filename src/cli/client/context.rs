@@ -36,10 +36,10 @@ pub struct ClientArgs {
     /// profile]
     #[arg(long, value_name = "FILE", global = true)]
     pub ca: Option<PathBuf>,
-    /// Accept any certificate; whoever is in between then reads the key
+    /// Accept any certificate (anyone in between can then read your API key)
     #[arg(long, global = true)]
     pub insecure: bool,
-    /// Form of the output [default: CUED_OUTPUT, or table]
+    /// Output format [default: CUED_OUTPUT, or table]
     #[arg(short, long, value_name = "FORM", global = true)]
     pub output: Option<Format>,
     /// Print the server's JSON unchanged (-o json)
@@ -67,7 +67,7 @@ pub struct ClientArgs {
     /// Print each request and its status to standard error
     #[arg(short, long, global = true)]
     pub verbose: bool,
-    /// Print the request as a command of curl instead of making it
+    /// Print the equivalent curl command instead of sending the request
     #[arg(long, global = true)]
     pub curl: bool,
 }

@@ -84,7 +84,7 @@ fn entries() -> Vec<Entry> {
         group("worker", "List and remove workers", account::worker_entries(), ""),
         group(
             "flow",
-            "List limits that cues share, and the runs that wait for them",
+            "List rate limits that cues share, and the runs that wait",
             account::flow_entries(),
             "",
         ),

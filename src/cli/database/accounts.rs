@@ -66,7 +66,7 @@ pub enum UserAction {
     },
     /// Disable a user: requests get 401 at once, cues are paused, pending runs fail
     Disable(UserArg),
-    /// Make a user an operator, or take that away
+    /// Grant or revoke operator rights
     SetOperator {
         /// Email address of the user
         email: String,

@@ -25,7 +25,7 @@ const MAX_LISTED_PROBLEMS: usize = 20;
 
 #[derive(Debug, Args)]
 pub struct BackupCommand {
-    /// New file for the backup, or a folder: there it is named by its time
+    /// File to create, or a folder for a file named by its time
     #[arg(value_name = "FILE|FOLDER", required_unless_present = "backup_dir")]
     out: Option<PathBuf>,
     /// Folder for the backup if no FILE|FOLDER is given, the same as for `cued serve`
@@ -135,8 +135,8 @@ pub struct CheckCommand {
     /// Database file of a server, or a backup
     #[arg(value_name = "FILE", env = "CUED_DB", default_value = "cued.db")]
     file: PathBuf,
-    /// Only name the cues with another run in the coming year by the system's time zone data than by the built-in; exit
-    /// code 8 if any
+    /// List only cues whose runs in the coming year differ between the system's time zone data and the built-in copy; exits
+    /// with 8 if there are any
     #[arg(long)]
     tz_diff: bool,
 }
@@ -282,7 +282,7 @@ impl PromoteCommand {
 
 #[derive(Debug, Subcommand)]
 pub enum ClockAction {
-    /// Accept the clock of this machine: cues fire again, no run happens twice
+    /// Trust the system clock again, so that cues fire; no run happens twice
     ///
     /// After the clock was ahead, nothing fires by schedule until it has caught up with the newest instant that the
     /// database has seen. This computes the next runs from now on, and cuts the missed runs to those up to now. A run

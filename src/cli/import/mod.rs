@@ -24,7 +24,7 @@ use crate::domain::text::shell_word;
 
 #[derive(Debug, Subcommand)]
 pub enum ImportAction {
-    /// Make the cues and the tasks of a crontab
+    /// Write cues.yaml and tasks.yaml from a crontab
     ///
     /// Writes cues.yaml for `cued apply`, and tasks.yaml with the commands for `cued work`. It makes no request. A command keeps its
     /// shell, its variables, its input after % and its folder. The comment above a line becomes the description. A line

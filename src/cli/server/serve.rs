@@ -76,8 +76,8 @@ pub struct Serve {
     #[arg(long, env = "CUED_TRUST_PROXY", value_name = "CIDR", value_delimiter = ',', value_parser = network, help_heading = LISTENING)]
     trust_proxy: Vec<Cidr>,
 
-    /// Name that clients may use for this server beside localhost and 127.0.0.1, where only those are accepted: with
-    /// --dev, and on a loopback address without --public-url; repeat the flag or separate by commas
+    /// Further host name to accept, needed with --dev, or on a loopback address without --public-url; repeat the flag or
+    /// separate by commas
     #[arg(long, env = "CUED_ALLOW_HOST", value_name = "NAME", value_delimiter = ',', value_parser = host_name, help_heading = LISTENING)]
     allow_host: Vec<String>,
 
@@ -85,8 +85,8 @@ pub struct Serve {
     #[arg(long, env = "CUED_PAGE", value_name = "ON|OFF", default_value = "on", help_heading = LISTENING)]
     page: OnOff,
 
-    /// Maximum open connections; beyond that, idle ones are closed first. One client address has at most a quarter of
-    /// them once half are in use
+    /// Maximum open connections; beyond that, idle ones are closed first. One client address may open a 32nd of them, and
+    /// 16 in any case
     #[arg(long, env = "CUED_MAX_CONNECTIONS", value_name = "COUNT", default_value = "4096", value_parser = number().range(1..=1_000_000), help_heading = LISTENING)]
     max_connections: usize,
 

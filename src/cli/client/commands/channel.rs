@@ -143,15 +143,14 @@ fn set_arguments() -> impl Iterator<Item = (Arg, Part)> {
 fn flags() -> impl Iterator<Item = (Arg, Part)> {
     let event = "Event to send, more than once for several: failed, recovered, paused, alerts, or alert. with a type \
          [default: failed, recovered and alerts]";
-    let quiet = "Hours without messages; what happens in them follows in one at their end";
+    let quiet = "Send nothing between these times; one message follows at their end";
     let repeat = "Of failures of a cue in a row: the first, or every one [default: first]";
     let remind_after =
         "Time to a reminder while a failure lasts, 15m to 7d, or 0 for none [default: 1d]";
     let zone = "Time zone of the quiet hours, such as Europe/Berlin or Berlin [default: UTC]";
     let name = "Name of the channel [default: the type, and the topic, host or chat]";
     let event = flag("event", "EVENT", event).action(ArgAction::Append).value_parser(parse_event);
-    let tag =
-        tag_flag("Only events of cues with this tag; more than once for cues with one of them");
+    let tag = tag_flag("Only events of cues with this tag; repeat to match any of several tags");
     let quiet = flag("quiet-hours", "FROM-TO", quiet).value_parser(parse_quiet_hours);
     // The zone of other commands is that of printed times.
     let zone = flag("tz", "ZONE", zone).long("timezone").visible_alias("tz");

@@ -42,7 +42,7 @@ pub struct Tail {
     #[arg(long, value_name = "CUE")]
     cue: Option<String>,
 
-    /// Only events of cues with this tag; repeat it for cues with all of them
+    /// Only events of cues with this tag; repeat to require several tags
     #[arg(long = "tag", value_name = "TAG")]
     tags: Vec<String>,
 

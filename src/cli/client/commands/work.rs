@@ -87,7 +87,7 @@ pub struct Work {
     #[arg(long, conflicts_with = "once")]
     drain: bool,
 
-    /// Leave the API key in the environment of the commands
+    /// Pass the API key to the commands as CUED_API_KEY
     #[arg(long)]
     pass_key: bool,
 

@@ -34,9 +34,9 @@ const ORDER: &str = "namespace channels cues name description tags paused schedu
 const MAX_PROPOSED: usize = 56;
 
 pub fn arguments() -> Vec<(Arg, Part)> {
-    let namespace = "Only cues of this namespace, with keys without it";
+    let namespace = "Only cues in this namespace; keys omit the prefix";
     let all = "Also channels, and in comments the cues that have no slug";
-    let adopt = "Store on the server a slug for each cue without one, made of its name";
+    let adopt = "Give every cue without a slug one made of its name (changes the server)";
     let arguments = [
         flag("namespace", "NAME", namespace).conflicts_with("all"),
         switch("all", all),

@@ -25,7 +25,7 @@ use crate::cli::output::{self, print_line};
 use crate::client::request::ClientError;
 
 const APPLY: &str = "\
-Create and change cues as files say
+Create and update cues from files
 
 Compares the cues and channels of the files with those of the server, prints what differs, and writes it. A cue is found by its \
 slug: the namespace of the file and its key. A second run changes nothing. A cue that was made by hand, or from a file with another \
@@ -46,7 +46,7 @@ Print cues as a file for `cued apply`
 Without a flag these are the cues that have a slug. `cued export --all | cued apply -f -` changes nothing.";
 
 pub fn entries() -> Vec<Entry> {
-    let keep_going = switch("keep-going", "Write the rest after a refusal");
+    let keep_going = switch("keep-going", "Continue after a refused cue");
     let exit_code = switch("exit-code", "Exit with 8 if anything differs");
     vec![
         row("apply", APPLY).args(files().chain([own(keep_going)])).code(apply),
@@ -61,7 +61,7 @@ fn files() -> impl Iterator<Item = (Arg, Part)> {
         "FILE",
         "File of cues in YAML or JSON, a folder of such, - for standard input; repeat it for several",
     );
-    let prune = "Delete cues of the namespaces of the files that are in none of them";
+    let prune = "Delete cues in the namespaces of the files that are in none of the files";
     let adopt = "Take over cues that were made by hand, or from a file with another namespace";
     let file = file.short('f').action(ArgAction::Append).required(true);
     [file, switch("prune", prune), switch("adopt", adopt)].into_iter().map(own)

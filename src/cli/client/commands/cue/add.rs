@@ -20,7 +20,7 @@ use crate::cli::output::{print_note, short_id};
 use crate::client::request::ApiRequest;
 use crate::domain::cue_fields::{PLAIN_FIELDS, Transport};
 
-const TASK: &str = "Wait for a worker of this task: the key `task` of the payload";
+const TASK: &str = "Task that workers claim, stored as `task` in the payload; implies --worker";
 
 const OR_UPDATE: &str = "or-update";
 

@@ -29,10 +29,10 @@ pub fn flags() -> impl Iterator<Item = (Arg, Part)> {
     let every = "Run at intervals of elapsed time, such as 90s, 5m, 1h30m or 2d";
     let start = "No run before this instant; intervals are counted from it";
     let end = "No run at or after this instant";
-    let jitter = "Delay each run by the same time, at most this long, such as 10m";
+    let jitter = "Delay all runs by a fixed time of at most this long, such as 10m";
     let catch_up = "Missed runs to catch up on after downtime";
     let retries = "Number of attempts, and the pause before each retry: 4:30s,5m,15m, or minutes";
-    let actions = "Actions after a failed run: email, pause, a URL to call, several of them with commas, or none";
+    let actions = "Actions after a failed run: email, pause, a URL to call, or none; separate several by commas";
     let from_response = "Take the outcome of a run from the body of the response";
     let verification = "What a report of success must have";
     let parallelism = "Maximum number of simultaneous calls in its flow";
@@ -56,7 +56,7 @@ pub fn flags() -> impl Iterator<Item = (Arg, Part)> {
         words("catch-up", "WHICH", &["latest", "all", "none"], catch_up),
         url.group("target"),
         server,
-        switch("worker", "Wait for a worker instead of calling a URL").group("target"),
+        switch("worker", "Hand runs to a worker instead of calling a URL").group("target"),
         flag("task", "TASK", "Task of the worker: the key `task` of the payload"),
         timeout,
         method,

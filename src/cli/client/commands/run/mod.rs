@@ -113,7 +113,7 @@ pub fn entries() -> Vec<Entry> {
 fn list() -> Entry {
     let states =
         "Only in these states: pending, delivering, retrying, success, failed; several with commas";
-    let since = "Only created since then: a time span until now (2h), a date or an instant";
+    let since = "Only created since then: a time span before now (2h), a date or a time";
     let trigger = "Only with this trigger: schedule, manual_fire ('fired by hand') or replay";
     let cause = "Only with this cause of the last failure, such as timeout, status_5xx or expired";
     let outcome = "Only with this state of the outcome, such as verification_pending or missing";
@@ -152,7 +152,7 @@ fn replay_arguments() -> [(Arg, Part); 8] {
     let runs = place("runs", "RUN", runs).num_args(1..).required(false);
     let runs = runs.required_unless_present("failed").conflicts_with("failed");
     let failed = "Replay all failed runs that match the other flags, oldest first; cancelled ones are left out";
-    let since = "Only created since then: a time span until now (1h), a date or an instant";
+    let since = "Only created since then: a time span before now (1h), a date or a time";
     let cause = "Only with this cause of the failure, such as timeout or status_5xx";
     let dry_run = "Count the runs that would be replayed, and stop";
     let (cue, filters_by_cue) = cue_filter();
