@@ -30,7 +30,7 @@ const MAX_CHANNELS: usize = 500;
 const MAX_ERRORS: usize = 500;
 const MAX_DETAIL: usize = 100;
 
-const KEEP_RULE: &str = "should be the name of a cue in the namespace, without the namespace and its slash: 1 to 63 of \
+const KEEP_RULE: &str = "must be the name of a cue in the namespace, without the namespace and its slash: 1 to 63 of \
     a-z, 0-9, '.', '_' and '-', with a letter or a digit first";
 
 /// What to do about a request that is too large.

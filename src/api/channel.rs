@@ -102,7 +102,7 @@ fn read_fields(
     ];
     for (field, kind) in kinds {
         if stored.is_some() && !fields.is_absent(field) && fields.any(field).is_none() {
-            fields.reject(field, &format!("should be a {kind}, not null; leave it out to keep it"));
+            fields.reject(field, &format!("must be a {kind}, not null; leave it out to keep it"));
         }
     }
     set(&mut it.tags, fields.nullable("tags", read_tags).map(Option::unwrap_or_default));
@@ -152,7 +152,7 @@ fn ask_for_secrets(
         if stored.settings.get(setting.name).is_some() && !changed.contains(&setting.name) {
             fields.reject(
                 setting.name,
-                "should be given again: another host does not get the stored one",
+                "must be given again: another host does not get the stored one",
             );
         }
     }
@@ -258,10 +258,10 @@ pub fn name_problem(name: &str) -> Option<&'static str> {
     };
     if name.contains(is_unsafe) {
         Some(
-            "should be one line without control characters and marks that change the direction of text",
+            "must be one line without control characters and marks that change the direction of text",
         )
     } else if name.trim().is_empty() || name.chars().count() > MAX_NAME {
-        Some("should have 1 to 100 characters, and more than white space")
+        Some("must have 1 to 100 characters, and more than white space")
     } else {
         None
     }
@@ -276,7 +276,7 @@ fn read_remind_after(fields: &mut JsonFields<'_>) -> Option<u32> {
     let seconds = fields.integer("remind_after_seconds", 0..=*REMIND_RANGE.end())?;
     if seconds > 0 && !REMIND_RANGE.contains(&seconds) {
         let (min, max) = REMIND_RANGE.into_inner();
-        fields.reject("remind_after_seconds", &format!("should be 0 for none, or {min} to {max}"));
+        fields.reject("remind_after_seconds", &format!("must be 0 for none, or {min} to {max}"));
     }
     u32::try_from(seconds).ok()
 }
@@ -289,7 +289,7 @@ fn read_quiet(fields: &mut JsonFields<'_>) -> Option<Quiet> {
         let text = text?;
         let time = parse_minute(&text);
         if time.is_none() {
-            quiet.reject(name, "should be a time of day from 00:00 to 23:59, as in 22:00");
+            quiet.reject(name, "must be a time of day from 00:00 to 23:59, as in 22:00");
         }
         time
     };
@@ -302,7 +302,7 @@ fn read_quiet(fields: &mut JsonFields<'_>) -> Option<Quiet> {
     quiet.forbid_unknown();
     let (from, to, zone) = (from?, to?, zone.ok()?);
     if from == to {
-        quiet.reject("to", "should differ from `from`: the quiet hours are less than a day");
+        quiet.reject("to", "must differ from `from`: the quiet hours are less than a day");
     }
     Some(Quiet { from, to, timezone: zone.name().to_owned() })
 }

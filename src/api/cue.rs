@@ -345,7 +345,7 @@ impl<'p> CueReader<'p> {
         let mut flow = callback.object("flow")?;
         let key = flow.string("key", 1..=MAX_KEY);
         if key.as_ref().is_some_and(|key| !key.chars().all(|c| c == ' ' || c.is_ascii_graphic())) {
-            flow.reject("key", "should have printable ASCII characters only");
+            flow.reject("key", "must have printable ASCII characters only");
         }
         let parallelism = nullable_number(&mut flow, "parallelism", 1..=MAX_PARALLELISM);
         let per_minute = nullable_number(&mut flow, "per_minute", 1..=MAX_PER_MINUTE);
@@ -367,7 +367,7 @@ impl<'p> CueReader<'p> {
         set(&mut policy.max_attempts, max_attempts.and_then(|it| u32::try_from(it).ok()));
         let minutes = retry.numbers("backoff_minutes", 1..=10);
         if minutes.iter().flatten().any(|minutes| !(0.0..=MAX_BACKOFF_MINUTES).contains(minutes)) {
-            retry.reject("backoff_minutes", "should have pauses of 0 to 525600 minutes (a year)");
+            retry.reject("backoff_minutes", "must have pauses of 0 to 525600 minutes (a year)");
         }
         // A client that does not know the seconds sends back the minutes that it has read: it does not change them.
         if let Some(minutes) = minutes.filter(|minutes| *minutes != policy.backoff_minutes) {
@@ -380,7 +380,7 @@ impl<'p> CueReader<'p> {
             if !pauses.iter().all(is_valid) {
                 retry.reject(
                     "backoff_seconds",
-                    "should have pauses of whole seconds, from 1 to 86400",
+                    "must have pauses of whole seconds, from 1 to 86400",
                 );
             }
             Some(pauses.into_iter().map(|pause| pause as u32).collect())
@@ -518,7 +518,7 @@ impl GivenRule {
     fn read(fields: &mut JsonFields<'_>) -> Self {
         let (mut cron, mut every) = (text(fields, "cron"), text(fields, "every"));
         if cron.is_some() && every.is_some() {
-            fields.reject("every", "should be left out beside cron: a schedule has one of the two");
+            fields.reject("every", "must be left out beside cron: a schedule has one of the two");
         }
         // The form of crontabs; it is stored as the interval.
         let macro_and_rest =
@@ -600,7 +600,7 @@ fn read_bounds(
         let Some(given) = fields.nullable(name, |fields| text(fields, name)) else { continue };
         let problem = match given.as_deref().map(|text| parse_instant(text, zone)).transpose() {
             Err(error) => error.to_string(),
-            Ok(Some(instant)) if instant < EARLIEST => "should not be before the year 1".to_owned(),
+            Ok(Some(instant)) if instant < EARLIEST => "must not be before the year 1".to_owned(),
             Ok(instant) => {
                 *bound = instant;
                 continue;
@@ -620,11 +620,11 @@ fn reject_contradictions(fields: &mut JsonFields<'_>, schedule: &Schedule) {
     for (name, message) in bounds_errors(schedule) {
         match name {
             "end" if fields.any("end").is_none() => {
-                fields.reject("start", "should be before end");
+                fields.reject("start", "must be before end");
             }
             "jitter_seconds" if fields.any("jitter_seconds").is_none() => {
                 let name = if fields.any("every").is_some() { "every" } else { "cron" };
-                fields.reject(name, "the time between two runs should be at least jitter_seconds");
+                fields.reject(name, "the time between two runs must be at least jitter_seconds");
             }
             _ => fields.reject(name, message),
         }

@@ -42,7 +42,7 @@ pub fn preview_schedule(
         }));
     }
     if fields.any("schedule").is_some() {
-        fields.reject("schedule", "should be left out beside text");
+        fields.reject("schedule", "must be left out beside text");
     }
     let text = text?;
     let understood = Zone::find(timezone.as_deref().unwrap_or("UTC"))

@@ -64,7 +64,7 @@ impl Heartbeat {
         let handlers = fields.required().strings("handlers", 0..=100, 0..=255);
         let bytes = json!(handlers).to_string().len();
         if let Some(limit) = max_bytes.filter(|limit| bytes > *limit) {
-            let message = format!("should have at most {limit} bytes as JSON, not {bytes}");
+            let message = format!("must have at most {limit} bytes as JSON, not {bytes}");
             fields.reject("handlers", &message);
         }
         let (worker_id, handlers) = fields.finish_with(worker_id.zip(handlers))?;
@@ -92,7 +92,7 @@ pub fn read_evidence(fields: &mut JsonFields<'_>) -> Evidence {
                 fields.reject(
                     name,
                     &format!(
-                        "should be an absolute http or https URL of at most {MAX_RESULT_URL} characters"
+                        "must be an absolute http or https URL of at most {MAX_RESULT_URL} characters"
                     ),
                 );
             }
@@ -101,14 +101,13 @@ pub fn read_evidence(fields: &mut JsonFields<'_>) -> Evidence {
     }
     if let Some(artifacts) = fields.list(ARTIFACTS, 0..=MAX_ARTIFACTS) {
         if is_too_long_as_artifacts(artifacts) {
-            fields
-                .reject(ARTIFACTS, &format!("should have at most {MAX_TEXT_BYTES} bytes of JSON"));
+            fields.reject(ARTIFACTS, &format!("must have at most {MAX_TEXT_BYTES} bytes of JSON"));
         }
         if let Some(index) = first_bad_artifact_url(artifacts) {
             fields.reject(
                 ARTIFACTS,
                 &format!(
-                    "should have absolute http or https URLs of at most {MAX_RESULT_URL} characters, also \
+                    "must have absolute http or https URLs of at most {MAX_RESULT_URL} characters, also \
                      in item {index}"
                 ),
             );
@@ -124,7 +123,7 @@ pub fn read_bounded_text(fields: &mut JsonFields<'_>, name: &'static str) -> Opt
     let text = fields.string_with_nuls(name, 0..=MAX_TEXT_BYTES)?;
     let stored = storable(&text);
     if stored.is_none() {
-        fields.reject(name, &format!("should have at most {MAX_TEXT_BYTES} bytes of UTF-8"));
+        fields.reject(name, &format!("must have at most {MAX_TEXT_BYTES} bytes of UTF-8"));
     }
     stored
 }

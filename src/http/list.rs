@@ -92,7 +92,7 @@ impl Query {
         if text.starts_with("slug:") {
             self.reject(
                 "cue_id",
-                "should be an id, not a slug: a list of cues with this slug has it",
+                "must be an id, not a slug: a list of cues with this slug has it",
             );
         }
         Some(text.to_owned())
@@ -177,7 +177,7 @@ impl Query {
     pub fn tags(&self) -> Tags {
         let given = self.pairs.iter().filter(|(name, _)| name == "tag").map(|(_, tag)| tag);
         if given.clone().count() > MAX_TAGS {
-            self.reject("tag", &format!("should have at most {MAX_TAGS} tags"));
+            self.reject("tag", &format!("must have at most {MAX_TAGS} tags"));
             return Tags::default();
         }
         if given.clone().any(|tag| !is_tag(tag)) {

@@ -211,7 +211,7 @@ impl Request {
         let in_header =
             self.headers.get(KEY_HEADER).map(|value| value.to_str().unwrap_or_default());
         if in_header.is_some_and(|key| !(1..=MAX_KEY).contains(&key.len())) {
-            let reason = "should have 1 to 255 visible ASCII characters";
+            let reason = "must have 1 to 255 visible ASCII characters";
             return Err(Refusal::invalid_value(["header", KEY_HEADER], reason, Value::Null).into());
         }
         if let (Some(header), Some(body)) = (in_header, &in_body)
@@ -230,7 +230,7 @@ impl Request {
 pub fn read_idempotency_key(fields: &mut JsonFields<'_>) -> Option<String> {
     let key = fields.string(KEY_FIELD, 1..=MAX_KEY)?;
     if !key.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
-        fields.reject(KEY_FIELD, "should have 1 to 255 visible ASCII characters");
+        fields.reject(KEY_FIELD, "must have 1 to 255 visible ASCII characters");
     }
     Some(key)
 }

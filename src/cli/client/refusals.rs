@@ -267,17 +267,17 @@ mod tests {
     #[test]
     fn a_bound_of_a_flag_has_its_unit() {
         let fault = |field: &str| {
-            let msg = "Value error, should be 0 for none, or 900 to 604800";
+            let msg = "Value error, must be 0 for none, or 900 to 604800";
             Fault::of_detail(&json!({"loc": ["body", field], "type": "value_error", "msg": msg}))
         };
         let name = || Some("--remind-after".to_owned());
         let seconds = fault("remind_after_seconds");
-        assert_eq!(seconds.text(name()), "--remind-after: should be 0 for none, or 15m to 7d");
+        assert_eq!(seconds.text(name()), "--remind-after: must be 0 for none, or 15m to 7d");
         assert_eq!(
             seconds.text(None),
-            "remind_after_seconds: should be 0 for none, or 900 to 604800"
+            "remind_after_seconds: must be 0 for none, or 900 to 604800"
         );
         let text = fault("priority").text(Some("--priority".to_owned()));
-        assert_eq!(text, "--priority: should be 0 for none, or 900 to 604800");
+        assert_eq!(text, "--priority: must be 0 for none, or 900 to 604800");
     }
 }

@@ -76,7 +76,7 @@ impl Email {
         } else if address.contains(is_forbidden) {
             "contains a character that is not allowed"
         } else if address.matches('@').count() != 1 {
-            "should have exactly one @"
+            "must have exactly one @"
         } else if local.is_empty() {
             "has nothing before the @"
         } else if domain.split('.').any(str::is_empty) {

@@ -106,7 +106,7 @@ pub const ALERT_CONSECUTIVE_FAILURES: &str = "alert.consecutive_failures";
 pub const ALL_ALERTS: &str = "alert.*";
 const ALERT: &str = "alert.";
 
-pub const EVENT_RULE: &str = "should be execution.failed, cue.recovered, cue.paused, alert.* or alert. with the \
+pub const EVENT_RULE: &str = "must be execution.failed, cue.recovered, cue.paused, alert.* or alert. with the \
                               type of an alert";
 
 impl Default for ChannelEvents {

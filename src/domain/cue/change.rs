@@ -240,7 +240,7 @@ fn differs_in_jitter(before: &StoredSchedule, after: &StoredSchedule) -> bool {
 
 fn other_transport(stored: Transport, wanted: Transport) -> Refusal {
     let reason = format!(
-        "should be {}, that of the cue with this slug, which cannot be changed: delete it first, or use another slug",
+        "must be {}, that of the cue with this slug, which cannot be changed: delete it first, or use another slug",
         stored.as_str()
     );
     Refusal::invalid_value(["body", "transport"], &reason, wanted.as_str())

@@ -246,12 +246,12 @@ pub fn bounds_errors(schedule: &Schedule) -> Vec<(&'static str, &'static str)> {
     let Bounds { start, end, jitter_seconds, .. } = schedule.bounds;
     let mut errors = Vec::new();
     if start.zip(end).is_some_and(|(start, end)| end <= start) {
-        errors.push(("end", "should be after start"));
+        errors.push(("end", "must be after start"));
     }
     let jitter = SignedDuration::from_secs(jitter_seconds.into());
     if jitter_seconds > 0 && schedule.shortest_distance().is_some_and(|distance| jitter > distance)
     {
-        errors.push(("jitter_seconds", "should be at most the time between two runs"));
+        errors.push(("jitter_seconds", "must be at most the time between two runs"));
     }
     errors
 }

@@ -154,7 +154,7 @@ fn read_execution_filter(fields: &mut JsonFields<'_>) -> ExecutionFilter {
     fields.one_of("status", &[ExecutionStatus::Failed.as_str()]);
     let (since, until) = (read_instant(fields, "since"), read_instant(fields, "until"));
     if since.is_some_and(|since| until.is_some_and(|until| until <= since)) {
-        fields.reject("until", "should be later than since");
+        fields.reject("until", "must be later than since");
     }
     ExecutionFilter {
         cue_id: fields.string("cue_id", 1..=255),
@@ -193,11 +193,11 @@ fn read_targets<F>(
     let most = i64::try_from(MAX_MATCHED).unwrap_or(i64::MAX);
     let expected = fields.integer("expected", 0..=most);
     match (has_ids, has_filter) {
-        (true, true) => fields.reject("filter", "should be left out beside ids"),
+        (true, true) => fields.reject("filter", "must be left out beside ids"),
         (false, false) => {
             fields.reject(
                 "ids",
-                "should be given, or else filter and expected, the number of objects that it matches",
+                "must be given, or else filter and expected, the number of objects that it matches",
             );
         }
         (true, false) if has_expected => {

@@ -56,7 +56,7 @@ fn requested_list(query: &Query) -> (CueList, Pagination) {
             Ok(_) if query.raw("offset").is_some() => {
                 query.reject(
                     "cursor",
-                    "should be left out beside offset: a page begins at one of the two",
+                    "must be left out beside offset: a page begins at one of the two",
                 );
             }
             Ok(last) => list.after = Some(last),

@@ -311,7 +311,7 @@ async fn merged_payload(request: &Request, id: &str, over: JsonStr<'_>) -> Resul
 const DEFAULT_LIMIT: usize = 10;
 
 pub(in crate::http::api) const BAD_FROM: &str =
-    "should be a time since the year 0001 such as 2030-01-31T09:00:00Z";
+    "must be a time since the year 0001 such as 2030-01-31T09:00:00Z";
 
 /// `GET /v1/cues/{cue_id}/upcoming?limit&from&detail`: an empty list if no run is scheduled.
 pub async fn upcoming(request: Request) -> Result<Response> {

@@ -28,7 +28,7 @@ pub async fn start(request: Request) -> Result<Response> {
     let text = fields.string("device_code", 6..=128);
     let code = text.as_deref().and_then(DeviceCode::parse);
     if text.is_some() && code.is_none() {
-        fields.reject("device_code", "should contain only letters (A-Z, a-z), digits and hyphens");
+        fields.reject("device_code", "must contain only letters (A-Z, a-z), digits and hyphens");
     }
     let purpose = fields.one_of("for", &LoginPurpose::WORDS).and_then(LoginPurpose::parse);
     let purpose = purpose.unwrap_or(LoginPurpose::Key);

@@ -112,7 +112,7 @@ fn last_event_id(request: &Request) -> Result<Option<EventId>> {
 fn read_event_id(loc: [&'static str; 2], text: Option<&str>) -> Result<Option<EventId>> {
     let Some(text) = text.filter(|text| !text.is_empty()) else { return Ok(None) };
     let id = EventId::parse(text).ok_or_else(|| {
-        let reason = "should be the text after `id: ` in a stream, such as 5f3a9c-1842; leave it out to begin with new \
+        let reason = "must be the text after `id: ` in a stream, such as 5f3a9c-1842; leave it out to begin with new \
                       events";
         // Not repeated in full: it can be very long.
         Refusal::invalid_value(loc, reason, text.chars().take(64).collect::<String>())

@@ -88,12 +88,12 @@ fn list_filter(query: &Query) -> ExecutionFilter {
     let created = CreatedRange { since: query.instant("since"), until: query.instant("until") };
     if matches!(created, CreatedRange { since: Some(since), until: Some(until) } if until <= since)
     {
-        query.reject("until", "should be later than since");
+        query.reject("until", "must be later than since");
     }
     let original = query.raw("replayed_from");
     let replayed_from = original.and_then(ExecutionId::parse);
     if original.is_some() && replayed_from.is_none() {
-        query.reject("replayed_from", "should be the id of an execution, a UUID with hyphens");
+        query.reject("replayed_from", "must be the id of an execution, a UUID with hyphens");
     }
     ExecutionFilter {
         cue_id: query.cue_id(),

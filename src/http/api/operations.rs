@@ -155,7 +155,7 @@ fn clock_target(request: &Request) -> Result<ClockTarget> {
     match given[..] {
         [] => fields.add_missing("advance"),
         [_] => {}
-        [first, other, ..] => fields.reject(first, &format!("should be left out beside {other}")),
+        [first, other, ..] => fields.reject(first, &format!("must be left out beside {other}")),
     }
     let instant = match (&advance, &to) {
         (Some(span), _) => {
@@ -182,9 +182,8 @@ fn clock_target(request: &Request) -> Result<ClockTarget> {
 
 /// Adds an ISO 8601 duration in UTC: a day has 24 hours, months and years follow the calendar.
 fn add_duration(now: Timestamp, span: &str) -> std::result::Result<Timestamp, String> {
-    let span: Span = span
-        .parse()
-        .map_err(|_| "should be an ISO 8601 duration such as PT1H or P1D".to_owned())?;
+    let span: Span =
+        span.parse().map_err(|_| "must be an ISO 8601 duration such as PT1H or P1D".to_owned())?;
     let target = now.to_zoned(jiff::tz::TimeZone::UTC).checked_add(span);
     target.map(|target| target.timestamp()).map_err(|error| error.to_string())
 }

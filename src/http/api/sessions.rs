@@ -147,7 +147,7 @@ fn read_credential(fields: &mut JsonFields<'_>) -> Option<Credential> {
         _ => {
             fields.reject(
                 "api_key",
-                "should be given, or one of device_code, link_token and dev: exactly one of the four",
+                "must be given, or one of device_code, link_token and dev: exactly one of the four",
             );
             None
         }

@@ -157,19 +157,18 @@ fn parse_grid(query: &Query, now: Timestamp) -> Option<Grid> {
     match Grid::new(step, from, to, now) {
         Ok(grid) if grid.millis().0 < EARLIEST.as_millisecond() => {
             let name = if from.is_some() { "from" } else { "to" };
-            query.reject(name, "should be later: the span may not begin before the year 0001");
+            query.reject(name, "must be later: the span may not begin before the year 0001");
             None
         }
         Ok(grid) => Some(grid),
         Err(GridError::Empty) => {
-            query
-                .reject("from", "should be before to, which is the current time if it is left out");
+            query.reject("from", "must be before to, which is the current time if it is left out");
             None
         }
         Err(GridError::TooLong) => {
             let (name, largest) = (step.as_str(), MAX_STEPS);
             let other = if step == Step::Hour { ", or ask for step=day" } else { "" };
-            query.reject("from", &format!("should be at most {largest} {name}s before to{other}"));
+            query.reject("from", &format!("must be at most {largest} {name}s before to{other}"));
             None
         }
     }

@@ -120,7 +120,7 @@ pub fn discrepancies(file: &Connection) -> Result<Vec<String>> {
                FROM outcomes JOIN executions ON executions.key = execution_key
              UNION ALL
              SELECT user_key, octet_length(idempotency_key) + octet_length(response_body) FROM idempotency_keys)
-         SELECT 'backlog ' || name || ' is ' || count || ' but should be ' || counted
+         SELECT 'backlog ' || name || ' is ' || count || ' but must be ' || counted
            FROM (SELECT name, count,
                         (SELECT count(*) FROM executions
                           WHERE CASE name WHEN 'retry' THEN queue_name = 'waiting' AND status = 'retrying'
@@ -128,7 +128,7 @@ pub fn discrepancies(file: &Connection) -> Result<Vec<String>> {
                    FROM backlog)
           WHERE count <> counted
          UNION ALL
-         SELECT name || ' of user ' || email || ' is ' || stored || ' but should be ' || counted
+         SELECT name || ' of user ' || email || ' is ' || stored || ' but must be ' || counted
            FROM (SELECT email, status || '_cues' AS name,
                         CASE status WHEN 'active' THEN active_cues WHEN 'paused' THEN paused_cues
                                     WHEN 'completed' THEN completed_cues ELSE failed_cues END AS stored,

@@ -143,13 +143,13 @@ fn a_wrong_counter_is_found_and_named() {
         "UPDATE backlog SET count = 7 WHERE name = 'claim'; UPDATE users SET active_cues = 5";
     file.execute_batch(wrong).unwrap();
     let found = counters::discrepancies(&file).unwrap().join("\n");
-    assert_contains(&found, &["backlog claim is 7 but should be 0", " is 5 but should be 1"]);
+    assert_contains(&found, &["backlog claim is 7 but must be 0", " is 5 but must be 1"]);
     file.execute_batch("UPDATE backlog SET count = 0; UPDATE users SET active_cues = 1").unwrap();
     for name in ["paused_cues", "completed_cues", "failed_cues"] {
         file.execute_batch(&format!("UPDATE users SET {name} = 4")).unwrap();
         let found = counters::discrepancies(&file).unwrap().join("\n");
         assert!(found.starts_with(&format!("{name} of user")), "{found}");
-        assert!(found.ends_with(" is 4 but should be 0"), "{found}");
+        assert!(found.ends_with(" is 4 but must be 0"), "{found}");
         file.execute_batch(&format!("UPDATE users SET {name} = 0")).unwrap();
     }
 }

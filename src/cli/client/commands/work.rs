@@ -285,7 +285,7 @@ fn parse(text: &str, timeout: Duration) -> Result<Vec<Task>, YamlFault> {
     if count == 0 || count > MAX_TASKS {
         return Err(fault(
             tasks.place,
-            format!("`tasks` should have 1 to {MAX_TASKS} tasks; it has {count}"),
+            format!("`tasks` must have 1 to {MAX_TASKS} tasks; it has {count}"),
         ));
     }
     let mut read = Vec::new();
@@ -359,7 +359,7 @@ fn words_of(run: &Placed) -> Result<Vec<String>, YamlFault> {
         }
         _ => {}
     }
-    let rule = "`run` should be a list of the program and its arguments, such as";
+    let rule = "`run` must be a list of the program and its arguments, such as";
     Err(fault(run.place, format!("{rule} [{example}]")))
 }
 
@@ -378,7 +378,7 @@ fn variables_of(variables: &Placed) -> Result<Vec<(String, String)>, YamlFault> 
     let mut read = Vec::new();
     for Entry { key, place, value } in variables.entries() {
         if key.is_empty() || key.contains(['=', '\0']) {
-            let rule = "should be the name of a variable, without `=` and NUL";
+            let rule = "must be the name of a variable, without `=` and NUL";
             return Err(fault(*place, format!("`env`: {key:?} {rule}")));
         }
         read.push((key.clone(), word(value, "env")?));
@@ -395,7 +395,7 @@ fn word(value: &Placed, field: &str) -> Result<String, YamlFault> {
         _ => Err(fault(
             value.place,
             format!(
-                "`{field}`: {} should be a text without NUL, a number, true or false",
+                "`{field}`: {} must be a text without NUL, a number, true or false",
                 value.to_value()
             ),
         )),
@@ -440,16 +440,16 @@ mod tests {
     #[test]
     fn a_fault_names_its_place_and_what_is_expected() {
         for (text, part) in [
-            ("tasks: {}", "1:8: `tasks` should have 1 to 100 tasks; it has 0"),
+            ("tasks: {}", "1:8: `tasks` must have 1 to 100 tasks; it has 0"),
             ("", "1:1: it is empty"),
             ("[]", "1:1: a file has its tasks by name"),
             ("tasks: [a]", "1:8: a file has its tasks by name"),
             ("tsks: {}", "1:1: there is no field \"tsks\"; did you mean \"tasks\"?"),
-            ("tasks:\n  a: {run: []}", "2:12: tasks.a: `run` should be a list of the program"),
-            ("tasks: {a: {run: [x, [1]]}}", "1:22: tasks.a: `run`: [1] should be a text"),
+            ("tasks:\n  a: {run: []}", "2:12: tasks.a: `run` must be a list of the program"),
+            ("tasks: {a: {run: [x, [1]]}}", "1:22: tasks.a: `run`: [1] must be a text"),
             (
                 "tasks: {a: {run: ./x all}}",
-                "1:18: tasks.a: `run` should be a list of the program and its arguments, such as [./x, all]",
+                "1:18: tasks.a: `run` must be a list of the program and its arguments, such as [./x, all]",
             ),
             ("tasks: {a: {run: 'x \"y\"'}}", "such as [./report.sh, weekly]"),
             ("tasks: {a: {run: 1}}", "such as [./report.sh, weekly]"),
@@ -467,9 +467,9 @@ mod tests {
                 "tasks: {a: {run: [x], xyz: 1}}",
                 "there is no field \"xyz\"; a task has run, timeout, cwd, env",
             ),
-            ("tasks: {a: {run: [x], env: {A=B: c}}}", "tasks.a: `env`: \"A=B\" should be the name"),
+            ("tasks: {a: {run: [x], env: {A=B: c}}}", "tasks.a: `env`: \"A=B\" must be the name"),
             ("tasks: {b: {run: [x], env: {X: \"a\\0\"}}}", "tasks.b: `env`"),
-            ("tasks: {b: {run: [x], env: {X: null}}}", "tasks.b: `env`: null should be"),
+            ("tasks: {b: {run: [x], env: {X: null}}}", "tasks.b: `env`: null must be"),
             ("tasks: {b: {run: [x], env: [a]}}", "1:28: tasks.b: `env` is an object"),
             ("tasks: {b: {run: [x], cwd: [a]}}", "tasks.b: `cwd`"),
             ("tasks: {\"\": {run: [x]}}", "expected 1 to 255 bytes"),

@@ -36,7 +36,7 @@ fn check(name: &str, value: &str) -> Result<(), String> {
     match name {
         "url" => check_base(ChannelType::Gotify, value, "https://gotify.example.com"),
         "token" if !is_visible(value, MAX_TOKEN) => Err(format!(
-            "should be the token of an application: 1 to {MAX_TOKEN} ASCII characters, as in AWSF2n2Tb.4h"
+            "must be the token of an application: 1 to {MAX_TOKEN} ASCII characters, as in AWSF2n2Tb.4h"
         )),
         _ => Ok(()),
     }

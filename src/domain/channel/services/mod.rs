@@ -273,7 +273,7 @@ impl ServiceRequest {
 /// The parts of a URL for a channel of this type. Errors: text for the user, if its host belongs to another service.
 fn own_target(channel_type: ChannelType, url: &str) -> Result<CallbackTarget, String> {
     let target = CallbackTarget::parse(url)
-        .map_err(|_| "should be an absolute http or https URL".to_owned())?;
+        .map_err(|_| "must be an absolute http or https URL".to_owned())?;
     match service_of_host(&target.host).filter(|other| *other != channel_type) {
         Some(other) => Err(format!(
             "this is a URL of {}; use the type {}",
@@ -288,7 +288,7 @@ fn own_target(channel_type: ChannelType, url: &str) -> Result<CallbackTarget, St
 fn check_base(channel_type: ChannelType, url: &str, example: &str) -> Result<(), String> {
     own_target(channel_type, url)?;
     if url.contains(['?', '#']) {
-        return Err(format!("should be the address of the server alone, as in {example}"));
+        return Err(format!("must be the address of the server alone, as in {example}"));
     }
     Ok(())
 }
@@ -354,7 +354,7 @@ mod test_support {
         }
         for value in bad {
             let problem = (service.check)(name, value).unwrap_err();
-            assert!(problem.starts_with("should be "), "{value}: {problem}");
+            assert!(problem.starts_with("must be "), "{value}: {problem}");
         }
     }
 

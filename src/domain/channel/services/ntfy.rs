@@ -47,12 +47,12 @@ fn check(name: &str, value: &str) -> Result<(), String> {
             if (1..=MAX_TOPIC).contains(&topic.len()) && topic.bytes().all(is_topic) {
                 return Ok(());
             }
-            Err("should be the URL of a topic, whose name has 1 to 64 letters, digits, - and _, as in \
+            Err("must be the URL of a topic, whose name has 1 to 64 letters, digits, - and _, as in \
                  https://ntfy.sh/backups"
                 .to_owned())
         }
         "token" if !is_visible(value, MAX_TOKEN) => Err(format!(
-            "should be an access token: 1 to {MAX_TOKEN} ASCII characters, as in tk_AgQdq7mVBoFD37zQ"
+            "must be an access token: 1 to {MAX_TOKEN} ASCII characters, as in tk_AgQdq7mVBoFD37zQ"
         )),
         _ => Ok(()),
     }

@@ -50,10 +50,10 @@ fn check(name: &str, value: &str) -> Result<(), String> {
     let is_key = value.len() == KEY && value.bytes().all(|byte| byte.is_ascii_alphanumeric());
     match name {
         "token" if !is_key => Err(format!(
-            "should be the API token of an application of yours at Pushover: {KEY} letters and digits"
+            "must be the API token of an application of yours at Pushover: {KEY} letters and digits"
         )),
         "user" if !is_key => Err(format!(
-            "should be your user key at Pushover, or the key of a group: {KEY} letters and digits"
+            "must be your user key at Pushover, or the key of a group: {KEY} letters and digits"
         )),
         "api_url" => check_base(ChannelType::Pushover, value, API_URL),
         _ => Ok(()),

@@ -39,7 +39,7 @@ fn check(_: &str, url: &str) -> Result<(), String> {
     {
         return Ok(());
     }
-    Err("should be the URL of a workflow of Teams that posts to a channel when a webhook request is received, \
+    Err("must be the URL of a workflow of Teams that posts to a channel when a webhook request is received, \
          as in https://prod-00.westeurope.logic.azure.com/workflows/…"
         .to_owned())
 }

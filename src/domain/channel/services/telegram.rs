@@ -49,10 +49,10 @@ const MAX_TITLE: usize = 1000;
 fn check(name: &str, value: &str) -> Result<(), String> {
     match name {
         "bot_token" if !is_token(value) => {
-            Err("should be the token that @BotFather gives for a bot, as in 123456789:AAH…".to_owned())
+            Err("must be the token that @BotFather gives for a bot, as in 123456789:AAH…".to_owned())
         }
         "chat_id" if !is_chat(value) => {
-            Err("should be the number of a chat, as in -1001234567890, or the name of a public one, as in @backups"
+            Err("must be the number of a chat, as in -1001234567890, or the name of a public one, as in @backups"
                 .to_owned())
         }
         "api_url" => check_base(ChannelType::Telegram, value, API_URL),

@@ -91,7 +91,7 @@ fn a_damaged_or_missing_backup_is_not_restored() {
     let wrong = "UPDATE users SET active_cues = 9";
     Connection::open(&backup).unwrap().execute_batch(wrong).unwrap();
     let said = fails(&server.db(), &["restore", &backup, "--replace"], 1);
-    assert_contains(&said, &["is 9 but should be 1", "failed the check"]);
+    assert_contains(&said, &["is 9 but must be 1", "failed the check"]);
     fs::write(&backup, "no backup").unwrap();
     let text = fails(&server.db(), &["restore", &backup, "--replace"], 1);
     assert!(text.contains("not a cued database"), "{text}");
@@ -248,8 +248,8 @@ fn check_names_inconsistencies() {
     server.stop();
     let sound = fs::read(server.db()).unwrap();
     for (spoil, word) in [
-        ("UPDATE backlog SET count = 7 WHERE name = 'claim'", "backlog claim is 7 but should be 1"),
-        ("UPDATE users SET active_cues = 3", " is 3 but should be 1"),
+        ("UPDATE backlog SET count = 7 WHERE name = 'claim'", "backlog claim is 7 but must be 1"),
+        ("UPDATE users SET active_cues = 3", " is 3 but must be 1"),
         ("DELETE FROM cues", "refers to cue 1, which does not exist"),
         ("UPDATE cues SET payload_key = 77", "refers to payload 77, which does not exist"),
         ("DROP INDEX executions_by_cue", "missing index executions_by_cue"),

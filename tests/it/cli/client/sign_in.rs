@@ -209,7 +209,7 @@ fn the_first_account_of_a_development_server_is_entered_with_its_address_too() {
     confirm(&server.client(), &printed_link(&server, "bob@example.com"));
     assert_eq!(login.code(), 0, "{}", login.output());
     let text = home.fails(&["login", "--email", "notanemail"], 2);
-    assert_eq!(text, "cued: \"notanemail\": should have exactly one @\n");
+    assert_eq!(text, "cued: \"notanemail\": must have exactly one @\n");
 }
 
 #[test]

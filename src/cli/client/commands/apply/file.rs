@@ -21,7 +21,7 @@ use crate::domain::cue::slug::{NAMESPACE_RULE, SLUG_RULE, Slug, is_namespace};
 use crate::domain::secret::MASK;
 
 /// Of a slug in a file with a namespace.
-const NAME_RULE: &str = "in a namespace it should have 1 to 63 of a-z, 0-9, '.', '_' and '-', and begin with a letter or a \
+const NAME_RULE: &str = "in a namespace it must have 1 to 63 of a-z, 0-9, '.', '_' and '-', and begin with a letter or a \
     digit";
 
 const SECTIONS: [&str; 4] = ["namespace", "defaults", "cues", "channels"];
