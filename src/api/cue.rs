@@ -303,9 +303,10 @@ impl<'p> CueReader<'p> {
         let callback = self.callback_fields(callback, base)?;
         match transport {
             Some(Transport::Worker) if callback == Callback::default() => Ok(None),
-            Some(Transport::Worker) => {
-                Err(Refusal::new(ErrorCode::InvalidCallback, "A worker cue calls no URL"))
-            }
+            Some(Transport::Worker) => Err(Refusal::new(
+                ErrorCode::InvalidCallback,
+                "A worker cue has no callback; create a webhook cue instead",
+            )),
             _ => Ok(Some(callback)),
         }
     }

@@ -52,7 +52,7 @@ macro_rules! plain_fields {
                 ("claim-within", "MINUTES", "Fail a run that no worker claims within this time"), "claim within",
                 PageTexts {
                     label: "Fail if no worker claims it within (minutes)",
-                    help: "Leave empty to wait.",
+                    help: "Leave empty to wait indefinitely.",
                     fact: ("Claimed", "within {}"),
                 };
             overlap: Overlap = Values::Words(&[
@@ -76,7 +76,7 @@ macro_rules! plain_fields {
                 };
             /// The deadline for a reported outcome, counted from the delivery: ten seconds to a week.
             outcome_deadline_seconds: Option<u32> = Values::Seconds(10..=604_800),
-                Some((Transport::Webhook, "only a webhook cue has deliveries that wait for an outcome")),
+                Some((Transport::Webhook, "this field is for webhook cues only")),
                 ("outcome-deadline", "SPAN", "Deadline for the report of a call's result, such as 1h"),
                 "report within",
                 PageTexts {

@@ -177,7 +177,7 @@ pub fn revoke_key(store: &Store, user_key: UserKey, id: String) -> Pending<()> {
         }
         // The error rolls the deletion back.
         if !api_keys::has_at_least(tx, user_key, 1)? {
-            let message = "This is the last API key of the account: create another one first";
+            let message = "This is the account's last API key: add another one first";
             return Err(Error::refused(ErrorCode::LastKey, message));
         }
         Ok(())

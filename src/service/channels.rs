@@ -112,7 +112,7 @@ fn check_address(read: &ReadTx<'_>, user_key: UserKey, new: &ChannelFields) -> R
         .ok_or_else(|| Error::fault("the user of a request does not exist"))?;
     let to = new.settings.text("to");
     let problem = if !to.eq_ignore_ascii_case(&user.email) {
-        format!("must be the address of the account, {}", user.email)
+        format!("only the account's own address is possible: {}", user.email)
     } else if user.confirmed_at.is_none() {
         format!(
             "{to} is not confirmed yet: open the link of the mail that asks to confirm it, or sign in with it"

@@ -30,8 +30,8 @@ const PHRASES: [(&str, &str); 20] = [
     ("use another slug, or adopt it", "use another key or namespace, or add --adopt"),
     ("with its on_failure", "with --on-failure"),
     (
-        "a preview with it as `text` returns the schedule that such words mean",
-        "`cued preview` says what such words mean",
+        "send a phrase as `text` to the preview, and store the schedule that it returns",
+        "`cued preview` shows what a phrase means",
     ),
     ("the execution itself has its payload", "`cued run show` has its payload"),
     ("the account's alert_webhook_url", SET_ALERT_WEBHOOK),

@@ -375,7 +375,7 @@ fn list_requests(database: &DatabaseArgs, all: bool) -> Result {
     let none = if all {
         "No user has requested a plan."
     } else {
-        "No request waits; --all shows decided ones."
+        "No pending requests; --all includes decided ones."
     };
     print_table(&REQUESTS, &requests, Clock::system().now(), none)
 }

@@ -304,7 +304,7 @@ impl ClockAction {
         let (db, to) = (database.path().display(), instant(now));
         match accepted.newest {
             None => print_sentence(&format!(
-                "{db} has seen nothing later than {to}: nothing to set back"
+                "{db} contains no time later than {to}: nothing to set back"
             )),
             Some(newest) => print_sentence(&format!(
                 "set {db} back from {} to {to}: {} recomputed, {} of missed runs cut",

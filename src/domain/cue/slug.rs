@@ -8,11 +8,11 @@ use crate::domain::text::is_label;
 /// Characters of a namespace, and of a name in it.
 const MAX_PART: usize = 63;
 
-pub const SLUG_RULE: &str = "must have 1 to 63 of a-z, 0-9, '.', '_' and '-', begin with a letter or a digit, \
-    and may have a namespace of the same form before a slash";
+pub const SLUG_RULE: &str = "use 1 to 63 of a-z, 0-9, '.', '_' and '-', beginning with a letter or a digit; \
+    a namespace of the same form may stand before a slash";
 
 pub const NAMESPACE_RULE: &str =
-    "must have 1 to 63 of a-z, 0-9, '.', '_' and '-', and begin with a letter or a digit";
+    "use 1 to 63 of a-z, 0-9, '.', '_' and '-', beginning with a letter or a digit";
 
 /// `backup`, or `home/backup` in the namespace `home`. The slug of a cue is unique in its account.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -10,7 +10,7 @@ pub const MAX_TAGS: usize = 10;
 const MAX_CHARS: usize = 32;
 
 pub const TAG_RULE: &str =
-    "must have 1 to 32 of a-z, 0-9, '.', '_' and '-', and begin with a letter or a digit";
+    "use 1 to 32 of a-z, 0-9, '.', '_' and '-', beginning with a letter or a digit";
 
 /// The tags of a cue or of a filter: distinct, in the order given.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

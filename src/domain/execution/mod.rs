@@ -89,7 +89,7 @@ pub fn may_extend(
     let (ExecutionStatus::Delivering, Some(holder)) = (status, holder) else {
         return Err(Refusal::new(
             ErrorCode::ExecutionNotClaiming,
-            "No worker holds this execution",
+            "No worker has claimed this execution; its claim may have expired",
         ));
     };
     if worker.is_some_and(|worker| worker != holder) {

@@ -113,7 +113,7 @@ pub enum ScheduleError {
     Cron(#[from] CronError),
     /// The cron expression is valid but matches no date that exists or is still to come.
     #[error(
-        "day-of-month: no month that the cron names has such a day, so it never runs; use a date that exists"
+        "day-of-month: this date never occurs, so the cue would never run; use a date that exists"
     )]
     NeverMatches(
         /// The day-of-month field in the expression, in characters, half open.

@@ -197,7 +197,7 @@ fn read_targets<F>(
         (false, false) => {
             fields.reject(
                 "ids",
-                "must be given, or else filter and expected, the number of objects that it matches",
+                "send ids, or filter together with expected, the number of objects that filter matches",
             );
         }
         (true, false) if has_expected => {

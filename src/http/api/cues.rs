@@ -250,11 +250,11 @@ async fn worker_hint(request: &Request, new: &CueRequest) -> Result<Option<Strin
     }
     Ok(Some(match task {
         Some(task) => format!(
-            "No worker for task {task} was seen in the last 15 minutes: `cued work --task {} -- ./COMMAND`",
+            "No worker for task {task} has polled in the last 15 minutes; start one: `cued work --task {} -- ./COMMAND`",
             shell_word(&task)
         ),
         None => {
-            "No worker for runs without a task was seen in the last 15 minutes: runs wait until a worker \
+            "No worker for runs without a task has polled in the last 15 minutes; runs wait until a worker \
                  claims them"
                 .to_owned()
         }

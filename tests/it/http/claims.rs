@@ -180,7 +180,7 @@ fn an_override_is_merged_into_the_payload_of_its_instant() {
     }
 }
 
-const NO_WORKER: &str = "No worker for runs without a task was seen in the last 15 minutes: runs wait until a worker claims them";
+const NO_WORKER: &str = "No worker for runs without a task has polled in the last 15 minutes; runs wait until a worker claims them";
 
 fn alerts(user: &Client) -> Vec<Value> {
     user.read("/v1/alerts?alert_type=unclaimed").list("alerts").clone()
@@ -214,7 +214,7 @@ fn a_new_worker_cue_warns_if_no_worker_takes_its_task() {
     let warning = |task: &str| user.create(&work(json!({"task": task})))["warning"].clone();
     let none = |task: &str, word: &str| {
         json!(format!(
-            "No worker for task {task} was seen in the last 15 minutes: `cued work --task {word} -- ./COMMAND`"
+            "No worker for task {task} has polled in the last 15 minutes; start one: `cued work --task {word} -- ./COMMAND`"
         ))
     };
     let beat = json!({"worker_id": "w", "handlers": ["report", "a \"b\""]});

@@ -321,7 +321,7 @@ fn a_schedule_in_words_is_previewed_and_created_as_it_was_understood() {
     let words = worker(json!({"type": "recurring", "cron": "every weekday at 9"}));
     let error = user.post("/v1/cues", &words).expect_error(400, "invalid_schedule");
     let message = error["error"].text("message");
-    assert_contains(message, &["a preview with it as `text`"]);
+    assert_contains(message, &["as `text` to the preview"]);
     let berlin = worker(json!({"type": "recurring", "cron": "0 9 * * *", "timezone": "Berlin"}));
     let error = user.post("/v1/cues", &berlin).expect_error(400, "invalid_timezone");
     assert_eq!(

@@ -203,7 +203,7 @@ const WORKERS: Columns = &[
 const FLOWS: Columns = &[
     ("FLOW", Form::Text("key"), ColumnRule::Shortened),
     ("AT ONCE", Form::Text("parallelism"), ColumnRule::Always),
-    ("A MINUTE", Form::Text("per_minute"), ColumnRule::Always),
+    ("PER MINUTE", Form::Text("per_minute"), ColumnRule::Always),
     ("CUES", Form::Text("cues"), ColumnRule::Always),
     ("WAITING", Form::Text("waiting"), ColumnRule::Always),
     ("RUNNING", Form::Text("running"), ColumnRule::Always),

@@ -350,7 +350,7 @@ pub fn check_delivered(answer: &ApiResponse, noun: &str) -> Result<(), CliError>
     if answer.value()?["status"] == "delivered" {
         return Ok(());
     }
-    Err(failed(format!("the test {noun} is not delivered")))
+    Err(failed(format!("the test {noun} was not delivered")))
 }
 
 #[cfg(test)]

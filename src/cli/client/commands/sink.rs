@@ -197,7 +197,7 @@ struct Step {
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.status, self.retry_after) {
-            (None, _) => f.write_str("→ no answer"),
+            (None, _) => f.write_str("→ no response"),
             (Some(status), None) => write!(f, "→ {status}"),
             (Some(status), Some(seconds)) => write!(f, "→ {status}, Retry-After {seconds} s"),
         }

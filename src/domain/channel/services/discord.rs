@@ -44,7 +44,7 @@ fn check(_: &str, url: &str) -> Result<(), String> {
     match id_and_token {
         Some((id, token)) if digits(id) && !token.is_empty() && !token.contains('/') => Ok(()),
         _ => Err(
-            "must be the URL of a webhook of Discord, as in https://discord.com/api/webhooks/123456/abcdef"
+            "must be a Discord webhook URL, as in https://discord.com/api/webhooks/123456/abcdef"
                 .to_owned(),
         ),
     }

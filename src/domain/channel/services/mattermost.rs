@@ -36,7 +36,7 @@ fn check(_: &str, url: &str) -> Result<(), String> {
     if !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
         return Ok(());
     }
-    Err("must be the URL of an incoming webhook of Mattermost, as in https://chat.example.com/hooks/xxx"
+    Err("must be a Mattermost incoming-webhook URL, as in https://chat.example.com/hooks/xxx"
         .to_owned())
 }
 

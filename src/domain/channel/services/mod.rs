@@ -354,7 +354,8 @@ mod test_support {
         }
         for value in bad {
             let problem = (service.check)(name, value).unwrap_err();
-            assert!(problem.starts_with("must be "), "{value}: {problem}");
+            let is_rule = ["must be ", "add "].iter().any(|begin| problem.starts_with(begin));
+            assert!(is_rule, "{value}: {problem}");
         }
     }
 

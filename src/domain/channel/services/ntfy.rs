@@ -47,7 +47,7 @@ fn check(name: &str, value: &str) -> Result<(), String> {
             if (1..=MAX_TOPIC).contains(&topic.len()) && topic.bytes().all(is_topic) {
                 return Ok(());
             }
-            Err("must be the URL of a topic, whose name has 1 to 64 letters, digits, - and _, as in \
+            Err("add the topic, 1 to 64 letters, digits, - and _, as in \
                  https://ntfy.sh/backups"
                 .to_owned())
         }

@@ -41,7 +41,7 @@ fn check(_: &str, url: &str) -> Result<(), String> {
     if starts.any(|start| path.len() > start.len() && path.starts_with(start)) {
         return Ok(());
     }
-    Err("must be the URL of an incoming webhook of Slack, as in https://hooks.slack.com/services/T0/B0/x"
+    Err("must be a Slack incoming-webhook URL, as in https://hooks.slack.com/services/T0/B0/x"
         .to_owned())
 }
 

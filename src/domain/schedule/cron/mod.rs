@@ -263,7 +263,7 @@ pub fn foreign(text: &str) -> Option<String> {
     Some(advice.to_owned())
 }
 
-const NO_WORDS: &str = "this is not a cron expression; a preview with it as `text` returns the schedule that such words mean";
+const NO_WORDS: &str = "not a cron expression; send a phrase as `text` to the preview, and store the schedule that it returns";
 
 /// The place of words such as `every weekday at 9`: no field of a minute begins with a letter.
 fn words_of_a_person(expression: &str, fields: &[&str]) -> Option<(usize, usize)> {

@@ -123,7 +123,7 @@ fn the_answers_follow_the_script_and_its_last_step_repeats() {
 fn a_timeout_lasts_until_the_sender_gives_up() {
     let mut sink = Sink::alone(&["--script", "timeout,200", "--no-body", "--exit-after", "22"]);
     let mut waiting = sink.send(&[], "{}");
-    assert!(sink.line().ends_with("→ no answer"));
+    assert!(sink.line().ends_with("→ no response"));
     // Others are answered in the meantime, and the sink does not end: one of its deliveries has not.
     for _ in 1..22 {
         assert_eq!(sink.post(&[], "{}").status, 200);

@@ -21,7 +21,7 @@ use crate::domain::cue::slug::{NAMESPACE_RULE, SLUG_RULE, Slug, is_namespace};
 use crate::domain::secret::MASK;
 
 /// Of a slug in a file with a namespace.
-const NAME_RULE: &str = "in a namespace it must have 1 to 63 of a-z, 0-9, '.', '_' and '-', and begin with a letter or a \
+const NAME_RULE: &str = "in a namespace, use 1 to 63 of a-z, 0-9, '.', '_' and '-', beginning with a letter or a \
     digit";
 
 const SECTIONS: [&str; 4] = ["namespace", "defaults", "cues", "channels"];
@@ -170,8 +170,7 @@ impl FileReader<'_> {
             Err(fault) => return self.fault(fault.place, fault.reason),
         };
         if !document.is_object() {
-            return self
-                .fault(document.place, "a file has a key `cues:` with a cue below each slug");
+            return self.fault(document.place, "expected a mapping with the key `cues:`");
         }
         expand(&mut document, &self.fields.at, self.fields.faults);
         for entry in document.entries() {

@@ -240,7 +240,7 @@ fn note_of_silence(context: &Context, added: &Value) -> Result {
     }
     let channels = items(context, &ApiRequest::get("/v1/channels"), "channels", u64::MAX);
     if channels.is_ok_and(|channels| channels.iter().all(|channel| channel["type"] == "email")) {
-        print_note("Nobody is told when it fails: `cued channel add`")?;
+        print_note("No one is notified if it fails; add a channel: `cued channel add`")?;
     }
     Ok(())
 }
