@@ -253,6 +253,132 @@ fn with_scrolling(html: &str) -> String {
 }
 
 #[cfg(test)]
+mod checks {
+    use super::*;
+
+    fn links(markdown: &str) -> Vec<String> {
+        let of_event = |event| match event {
+            Event::Start(Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. }) => {
+                Some(dest_url.to_string())
+            }
+            _ => None,
+        };
+        Parser::new(markdown).filter_map(of_event).collect()
+    }
+
+    /// The links that lead nowhere, each as a sentence. `exists` is asked about files that are none of the documents.
+    pub fn broken_links(documents: &Documents, exists: &dyn Fn(&str) -> bool) -> Vec<String> {
+        let anchors: BTreeMap<&String, BTreeSet<String>> = documents
+            .iter()
+            .map(|(file, text)| (file, headings(text).into_iter().map(|it| it.anchor).collect()))
+            .collect();
+        let mut broken = Vec::new();
+        for (file, text) in documents {
+            for link in links(text) {
+                let Some((path, anchor)) = target(file, &link) else { continue };
+                let missing = match (anchors.get(&path), anchor) {
+                    (None, _) if exists(&path) => continue,
+                    (None, _) => format!("there is no {path}"),
+                    (Some(known), Some(anchor)) if !known.contains(&anchor) => {
+                        format!("{path} has no heading #{anchor}")
+                    }
+                    (Some(_), _) => continue,
+                };
+                broken.push(format!("{file}: the link {link} is broken: {missing}"));
+            }
+        }
+        broken
+    }
+
+    /// The documents below `folder` that the index does not list, each as a sentence, and those that it lists twice.
+    pub fn unlisted(
+        index_file: &str,
+        folder: &str,
+        documents: &Documents,
+        entries: &[Entry],
+    ) -> Vec<String> {
+        let pages = documents.keys().filter(|file| file.starts_with(folder) && *file != index_file);
+        let count = |file: &String| entries.iter().filter(|entry| entry.file == *file).count();
+        let wrong = pages.filter(|file| count(file) != 1);
+        wrong
+            .map(|file| format!("{index_file}: list {file} once, under the heading of its kind"))
+            .collect()
+    }
+
+    fn documents(texts: &[(&str, &str)]) -> Documents {
+        texts.iter().map(|(file, text)| (format!("src/docs/{file}"), (*text).to_owned())).collect()
+    }
+
+    #[test]
+    fn a_link_that_leads_nowhere_is_found_with_its_file() {
+        let texts = documents(&[
+            (
+                "a.md",
+                "# A\n\n[b](b.md) [part](b.md#a-part) [here](#sec-1) [c](../../examples/c.py) [web](https://x.example/#y)\n\n## Sec\n\n## Sec\n",
+            ),
+            (
+                "b.md",
+                "# B\n\n## A `part`!\n\n[1](c.md) [2](a.md#none) [3](#nowhere) [4](../README.md) [5](how-to/b.md#x)\n",
+            ),
+            (
+                "how-to/b.md",
+                "# H\n\n[up](../a.md#sec) ![picture](gone.png) `[no](link.md)`\n\n    [no](code.md)\n",
+            ),
+        ]);
+        let broken = broken_links(&texts, &|file| file == "examples/c.py");
+        assert_eq!(
+            broken,
+            [
+                "src/docs/b.md: the link c.md is broken: there is no src/docs/c.md",
+                "src/docs/b.md: the link a.md#none is broken: src/docs/a.md has no heading #none",
+                "src/docs/b.md: the link #nowhere is broken: src/docs/b.md has no heading #nowhere",
+                "src/docs/b.md: the link ../README.md is broken: there is no src/README.md",
+                "src/docs/b.md: the link how-to/b.md#x is broken: src/docs/how-to/b.md has no heading #x",
+                "src/docs/how-to/b.md: the link gone.png is broken: there is no src/docs/how-to/gone.png",
+            ]
+        );
+    }
+
+    #[test]
+    fn the_index_lists_each_page_once_under_a_known_heading() {
+        const INDEX: &str = "src/docs/index.md";
+        let listed = |index: &str| {
+            let texts = documents(&[("index.md", index), ("a.md", "# A"), ("b/c.md", "# C")]);
+            entries(INDEX, index).map(|entries| unlisted(INDEX, "src/docs/", &texts, &entries))
+        };
+        let whole = "# Home\n\nText\n\n## Tutorials\n\n- [A](a.md): first\n\n## Reference\n\n- [The `c`](b/c.md): the rest\n";
+        assert_eq!(listed(whole), Ok(Vec::new()));
+        let found = entries(INDEX, whole).unwrap();
+        let of = |at: usize| {
+            (
+                found[at].kind,
+                found[at].title.as_str(),
+                found[at].file.as_str(),
+                found[at].line.as_str(),
+            )
+        };
+        assert_eq!(of(0), ("Tutorials", "A", "src/docs/a.md", "first"));
+        assert_eq!(of(1), ("Reference", "The c", "src/docs/b/c.md", "the rest"));
+        let missing = "src/docs/index.md: list src/docs/b/c.md once, under the heading of its kind"
+            .to_owned();
+        assert_eq!(
+            listed(&whole.replace("b/c.md", "a.md")).map(|faults| faults.contains(&missing)),
+            Ok(true)
+        );
+        for wrong in [
+            whole.replace("Reference", "Other"),
+            whole.replace("[A](a.md)", "A"),
+            format!("{whole}\n## Tutorials\n"),
+        ] {
+            assert!(listed(&wrong).is_err(), "{wrong}");
+        }
+    }
+}
+
+#[cfg(test)]
+pub use checks::{broken_links, unlisted};
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -271,7 +271,7 @@ mod tests {
         }
         for is_silent in [true, false] {
             let client = client(vec![is_silent]);
-            let deadline = client.clock().monotonic() + Duration::from_millis(300);
+            let deadline = client.clock().monotonic() + Duration::from_secs(1);
             let mut stream =
                 EventStream::open(&client, request(None, None), Some(deadline)).unwrap();
             while stream.next_item().unwrap().is_some() {}
