@@ -53,7 +53,7 @@ test("a sentence says what became of a run and why", () => {
   assert.deepEqual(shown({ status: "success", attempts: 1, outcome_state: "missing" }),
     ["bad", "Delivered, but no result was reported in time."]);
   assert.equal(shown({ cause: "expired", http_status: null, attempts: 2 })[1],
-    "Failed after 2 attempts: it did not succeed in the time given.");
+    "Failed after 2 attempts: it did not succeed in time.");
 });
 
 test("a cancelled run is not shown as a failed one", () => {
@@ -102,7 +102,7 @@ test("the address becomes a query of the API, and only known filters pass", () =
   assert.deepEqual(activeFilters({ worker: "pi", tag: "a,b" }),
     [["worker", "Worker", "pi"], ["tag", "Tag", "a", "b"], ["tag", "Tag", "b", "a"]]);
   assert.deepEqual(activeFilters({ cue: "cue_1", cause: "status_5xx", status: "failed" },
-    "backup").map(([, label, text]) => `${label}: ${text}`), ["Cue: backup", "Cause: Returned 5xx"]);
+    "backup").map(([, label, text]) => `${label}: ${text}`), ["Cue: backup", "Cause: Server error (5xx)"]);
 });
 
 test("a replay by filter is asked for only where the filter says the same as the list", () => {

@@ -41,9 +41,9 @@ test("the reason is the server's message, else the status, else the cause", () =
   assert.equal(words.why({}), "unknown reason");
   const expired = (more) => words.why({ cause: "expired",
     error_message: `not successful within 60 s of its scheduled time (max_age_seconds)${more}` });
-  assert.equal(expired(""), "it did not succeed in the time given");
+  assert.equal(expired(""), "it did not succeed in time");
   assert.equal(expired("; the last attempt: the URL returned 503"),
-    "it did not succeed in the time given; the last attempt: the URL returned 503");
+    "it did not succeed in time; the last attempt: the URL returned 503");
 });
 
 test("what a run waits for, and what a flow lets through", () => {

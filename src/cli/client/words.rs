@@ -84,4 +84,22 @@ mod tests {
             assert_eq!((of_words(text).as_str(), of_words(word).as_str()), (word, word));
         }
     }
+
+    #[test]
+    fn a_cause_and_a_trigger_have_the_words_of_the_web_interface() {
+        let page = include_str!("../../http/page/app/words.js");
+        let (_, causes) = page.split_once("const CAUSES = ").unwrap();
+        let (causes, _) = causes.split_once("};").unwrap();
+        let shared = |word: &str| {
+            let begin = format!("  {word}: [");
+            causes.lines().find(|line| line.starts_with(&begin))?.rsplit('"').nth(1)
+        };
+        let causes = WORDS.iter().filter_map(|(word, own)| Some((*own, shared(word)?)));
+        let causes: Vec<_> = causes.collect();
+        assert!(causes.len() >= 6, "{causes:?}");
+        for (own, shared) in causes {
+            assert_eq!(own, shared);
+        }
+        assert!(page.contains(&format!("manual_fire: \"{}\"", in_words("manual_fire"))));
+    }
 }

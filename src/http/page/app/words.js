@@ -42,7 +42,7 @@ export const stateOfLetter = (letter) =>
   Object.keys(STATES).find((name) => STATES[name][3] === letter) ?? "pending";
 export const letterOf = (name) => STATES[name]?.[3] ?? "p";
 
-// Cause -> [as a sentence, as a word in a row]
+// Cause -> [as a sentence, as a word in a row]. The command line has the same words (src/cli/client/words.rs).
 const CAUSES = {
   __proto__: null,
   timeout: ["the URL did not respond in time", "timeout"],
@@ -51,12 +51,12 @@ const CAUSES = {
   connection: ["the connection failed", "no connection"],
   tls: ["the TLS connection failed", "TLS"],
   unsendable: ["the request could not be sent", "unsendable"],
-  status_3xx: ["the URL redirected", "redirect"],
-  status_4xx: ["the URL returned a 4xx status", "returned 4xx"],
-  status_5xx: ["the URL returned a 5xx status", "returned 5xx"],
-  status_other: ["the response was not understood", "odd response"],
+  status_3xx: ["the URL redirected", "redirect (3xx)"],
+  status_4xx: ["the URL returned a 4xx status", "client error (4xx)"],
+  status_5xx: ["the URL returned a 5xx status", "server error (5xx)"],
+  status_other: ["the response had another status", "other status"],
   fault: ["an internal error", "internal error"],
-  expired: ["it did not succeed in the time given", "given up"],
+  expired: ["it did not succeed in time", "expired"],
 };
 export const CAUSE_NAMES = Object.keys(CAUSES);
 
@@ -89,7 +89,7 @@ export const streakText = (count) => (count > 1 ? `failed ${count} times in a ro
 /** Words of the API as texts; a new word as it is. */
 const textsOf = (texts) => (word) => (Object.hasOwn(texts, word) ? texts[word]
   : String(word).replaceAll("_", " "));
-export const triggerText = textsOf({ manual_fire: "fired by you" });
+export const triggerText = textsOf({ manual_fire: "fired by hand" });
 export const catchUpText = textsOf({
   latest: "after downtime, the latest missed run still fires",
   all: "after downtime, every missed run still fires", none: "missed runs are skipped",

@@ -289,7 +289,7 @@ def a_run_says_what_it_waits_for_and_when_it_is_given_up(world):
     page.see("The earlier run was still going", "#missed")
     server.advance("PT10M")
     page.go("#/runs?status=failed", "runs")
-    page.see("It did not succeed in the time given")
+    page.see("It did not succeed in time")
 
 
 @test
