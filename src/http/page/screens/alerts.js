@@ -67,7 +67,7 @@ export function view(data, route) {
     <header>${select("raised", "Raised", days, SPANS, setDays)}
       ${cue ? anchor(withQuery(route, { cue: null }), "All cues", "button") : ""}</header>
     ${data.alerts.length ? list(data, route) : none(type || cue || days || page)}</section>
-    <p id="destinations" class="small muted">The newest 1,000 are kept. ${
+    <p id="destinations" class="help">The newest 1,000 are kept. ${
       anchor("#/notifications", "Where alerts are sent")}</p>`;
 }
 

@@ -64,7 +64,7 @@ def pictures_of_the_story(world):
     page.sign_in(server.key)
     wanted = {"overview": "#/", "cue": f"#/cues/{story.backup['id']}", "run": f"#/runs/{story.failed['id']}",
               "editor": f"#/cues/{story.backup['id']}/edit", "cues": "#/cues", "runs": "#/runs", "workers": "#/workers",
-              "alerts": "#/alerts", "channels": "#/notifications",
+              "alerts": "#/alerts", "notifications": "#/notifications",
               "plan": "#/account/plan", "keys": "#/account/keys", "settings": "#/settings"}
     for scheme, screen, width, height in LOOKS:
         page.look(scheme, width, height)
