@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 use rusqlite::Connection;
 
 use crate::error::Result;
-use crate::store::db::open::{PAGE_BYTES, checkpoint_passive, open_existing};
+use crate::store::db::open::{PAGE_BYTES, checkpoint_full, checkpoint_passive, open_existing};
 use crate::system::panics;
 
 /// Frames at which a checkpoint begins: 16 MiB. The 99th percentile of creates by 2 and 16 clients is 2.2 and 5.7 ms,
@@ -95,8 +95,13 @@ impl Checkpoints {
         }
     }
 
+    /// For a write that has to be in the file itself before it is acknowledged.
+    pub fn run_full(&self, connection: &Connection) {
+        self.shared.record(checkpoint_full(connection));
+    }
+
     /// On the writer's thread, which calls this rarely.
-    pub fn run(&self, connection: &Connection) {
+    fn run(&self, connection: &Connection) {
         self.shared.record(checkpoint_passive(connection).map(drop));
     }
 

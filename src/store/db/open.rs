@@ -217,6 +217,11 @@ pub fn checkpoint(connection: Connection) {
     }
 }
 
+/// Copies all of the log, and waits for reads that began before its last commit, for [`BUSY_TIMEOUT`] at most.
+pub(in crate::store::db) fn checkpoint_full(connection: &Connection) -> rusqlite::Result<()> {
+    connection.query_row("PRAGMA wal_checkpoint(FULL)", [], |_| Ok(()))
+}
+
 /// Blocks no other connection. Returns the copied frames of the log: 0 if another connection is doing the same.
 pub(in crate::store::db) fn checkpoint_passive(connection: &Connection) -> rusqlite::Result<u32> {
     let copied = |row: &rusqlite::Row<'_>| row.get::<_, i64>(2);

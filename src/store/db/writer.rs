@@ -130,7 +130,7 @@ impl WriterThread {
             match &mut committed {
                 Ok(done) => {
                     if done.effects.checkpoint {
-                        checkpoints.run(&self.connection);
+                        checkpoints.run_full(&self.connection);
                     }
                     run_hooks(std::mem::take(&mut done.effects.on_commit));
                     let emitted = std::mem::take(&mut done.effects.emitted);

@@ -316,6 +316,27 @@ fn a_young_file_keeps_its_tables_and_its_first_user_without_its_log() {
     }
 }
 
+/// A read that began earlier keeps a checkpoint from copying the user.
+#[test]
+fn the_first_user_is_in_the_file_also_while_others_read() {
+    let mut server = Server::start(&["--registration", "first-user"]);
+    let log = beside(&server.db(), "-wal");
+    let length = || fs::metadata(&log).map_or(0, |log| log.len());
+    let reader = Connection::open(server.db()).unwrap();
+    reader.execute_batch("BEGIN; SELECT count(*) FROM users").unwrap();
+    let before = length();
+    let user = thread::scope(|scope| {
+        let registered = scope.spawn(|| server.user());
+        until("the user is written", || (length() > before).then_some(()));
+        drop(reader);
+        registered.join().unwrap()
+    });
+    server.kill();
+    fs::remove_file(&log).unwrap();
+    server.restart();
+    user.at(server.addr()).me();
+}
+
 /// Earlier versions left such files: all but the first page was in the log.
 #[test]
 fn a_file_without_tables_beside_a_log_is_refused_with_its_log_unchanged() {
