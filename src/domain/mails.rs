@@ -203,7 +203,7 @@ fn failure_text(
     text + "\nTo stop mails about this cue, PATCH it with {\"on_failure\": {\"email\": false}}\n"
 }
 
-/// Failure mails per user in [`RATE_WINDOW`] (contract §6).
+/// Failure emails per user in [`RATE_WINDOW`] (contract §6).
 pub const MAX_MAILS: usize = 10;
 
 pub const RATE_WINDOW: SignedDuration = SignedDuration::from_hours(1);

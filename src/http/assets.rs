@@ -56,18 +56,8 @@ pub async fn index(request: Request) -> Result<Response> {
 }
 
 /// How the addresses of the screens begin: `ROUTES` in `page/app/router.js`.
-pub const SCREENS: [&str; 10] = [
-    "cues",
-    "runs",
-    "day",
-    "workers",
-    "alerts",
-    "notifications",
-    "channels",
-    "account",
-    "settings",
-    "admin",
-];
+pub const SCREENS: [&str; 9] =
+    ["cues", "runs", "day", "workers", "alerts", "notifications", "account", "settings", "admin"];
 
 /// Leads a browser from the path of a screen, as a person types it, to the page, which has its addresses in the hash.
 /// `None` for all other requests.

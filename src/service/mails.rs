@@ -101,7 +101,7 @@ pub(super) fn mail_test(
         return Err(Error::refused(ErrorCode::InvalidState, message));
     }
     refuse_above_limit(tx, user_key, now)?;
-    let mail = StoredMail::Channel(Box::new(Message::test(&id, "Failure mails", now)));
+    let mail = StoredMail::Channel(Box::new(Message::test(&id, "Failure emails", now)));
     count(tx, user_key, now)?;
     send(tx, user_key, id, &mail, now)
 }

@@ -10,7 +10,7 @@ const SCREENS = { "": "overview", "#/": "overview", "#/cues": "cues", "#/cues/ne
   "#/day": "day", "#/workers": "workers", "#/alerts": "alerts",
   "#/notifications": "notifications", "#/notifications/new": "notifications",
   "#/notifications/new/ntfy": "notifications", "#/notifications/chn_1": "notifications",
-  "#/channels": "channels", "#/channels/chn_1": "channels", "#/account/plan": "plan", "#/account/keys": "keys",
+  "#/account/plan": "plan", "#/account/keys": "keys",
   "#/settings": "settings",
   "#/admin": "admin", "#/admin/backups": "admin", "#/admin/health": "admin", "#/enter/tok": "sign_in" };
 
@@ -51,7 +51,7 @@ test("a changed filter keeps the others and starts paging again", () => {
 test("the modules of the screen of the address are loaded before the first script of the page runs", () => {
   const source = readFileSync(new URL("../../src/http/page/theme.js", import.meta.url), "utf8");
   const names = ["overview", "cues", "cue", "editor", "runs", "run", "day", "workers", "alerts",
-    "notifications", "channels", "plan", "keys", "settings", "admin", "sign_in"];
+    "notifications", "plan", "keys", "settings", "admin", "sign_in"];
   const screens = names.map((name) => `${name}:screens/${name}.js parts/${name}.js;`).join("");
   const loaded = (hash, list = screens, account = "usr_1") => {
     const links = [];

@@ -43,7 +43,7 @@ fn built_in(user: &User) -> Vec<ChannelView> {
     };
     let shown = |channel, status| ChannelView { channel, status, waiting: 0, is_built_in: true };
     let at = user.created_at;
-    let (name, to, events) = ("Failure mails", with("to", &user.email), &[EXECUTION_FAILED]);
+    let (name, to, events) = ("Failure emails", with("to", &user.email), &[EXECUTION_FAILED]);
     let email = Channel::built_in(BUILT_IN_EMAIL, name, ChannelType::Email, to, events, at);
     let email = shown(email, if user.confirmed_at.is_some() { "active" } else { "unconfirmed" });
     let alert_webhook = user.alert_webhook_url.as_deref().map(|url| {

@@ -29,7 +29,6 @@ const SCREENS = {
   workers: [() => import("../screens/workers.js"), "Workers", "", "w", "#/workers"],
   alerts: [() => import("../screens/alerts.js"), "Alerts", "", "a", "#/alerts"],
   notifications: [() => import("../screens/notifications.js"), "Notifications", "", "h", "#/notifications"],
-  channels: [() => import("../screens/notifications.js"), "Notifications", "notifications"],
   plan: [() => import("../screens/plan.js"), "Usage", "", "u", "#/account/plan"],
   keys: [() => import("../screens/keys.js"), "Keys and secrets", "", "k", "#/account/keys"],
   settings: [() => import("../screens/settings.js"), "Settings", "", "s", "#/settings"],

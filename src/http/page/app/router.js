@@ -14,7 +14,6 @@ const ROUTES = Object.entries({
   workers: /^workers$/,
   alerts: /^alerts$/,
   notifications: /^notifications(?:\/(.+))?$/, // an id, "new" or "new/TYPE"
-  channels: /^channels(?:\/(.+))?$/, // its former name
   plan: /^account\/plan$/,
   keys: /^account\/keys$/,
   settings: /^settings$/,

@@ -14,11 +14,11 @@ const CUE_WEBHOOKS = "cue_webhooks";
 const BUILT_IN = {
   __proto__: null,
   email: ["Set it in each cue, under “If a run fails”.", "Failures of cues",
-    "The first in a row, then one a day, unless a channel mails it. 10 mails an hour at most."],
+    "The first in a row, then one a day, unless a channel emails it. At most 10 emails an hour."],
   [ALERT_WEBHOOK]: ["Signed with your alert secret.", "All alerts",
-    "Each at once, failures in a row once a day. Three attempts in six minutes."],
+    "Each immediately; failures in a row once a day. Three attempts in six minutes."],
   [CUE_WEBHOOKS]: ["Set it in each cue, under “If a run fails”.", "Failures of cues",
-    "Every failed run at once. Three attempts in six minutes."],
+    "Every failed run, immediately. Three attempts in six minutes."],
 };
 
 export const live = ["execution.failed", "execution.succeeded", "cue.paused", "alert"];
@@ -91,7 +91,7 @@ function stateCell({ status, type, built_in: isBuiltIn, failures, waiting, ...ch
       status === "failing" ? ", tried once an hour" : ""}</p>`,
     status === "unconfirmed" && html`<p class="small">Open the link in the mail that asks you to
       confirm your address, or sign in by mail.</p>`,
-    isLogged && html`<p class="small">This server sends no mail: mails go to its log.</p>`,
+    isLogged && html`<p class="small">This server cannot send email: messages go to its log.</p>`,
   ];
   const shown = failures && status === "active" ? "retrying" : status;
   return html`${badge(isLogged ? "log_only" : shown)}${notes.map((note) => note || "")}`;

@@ -27,7 +27,7 @@ def a_channel_is_added_tested_changed_and_removed_on_a_phone(world):
     page.look("dark", 360, 780)
     page.expect("status of 422")
     page.go("#/notifications", "notifications")
-    page.see("Failure mails", "table")
+    page.see("Failure emails", "table")
     page.see("No channel of your own yet")
     page.click(".head a", "Add a channel")
     page.wait("ten services", lambda: page.count("a.tile") == 10)
@@ -193,10 +193,9 @@ def the_overview_hints_at_channels_once_and_shows_those_that_fail(world):
 def built_in_channels_say_where_they_are_set_and_are_tested(world):
     server = world.signed_in()
     page = world.page
-    # The address under which this screen was known.
-    page.go("#/channels", "channels")
+    page.go("#/notifications", "notifications")
     page.see("Set it in each cue", "[data-row=email]")
-    page.see("10 mails an hour at most", "[data-row=email]")
+    page.see("At most 10 emails an hour", "[data-row=email]")
     check(page.count("[popovertarget=menu-email]") == 0, "it is not changed here")
     page.click("[data-row=email] button", "Send a test")
     page.see("The test failed: this server sends no mail", "#test")

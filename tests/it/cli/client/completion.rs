@@ -96,7 +96,7 @@ fn names_come_from_the_server_and_the_profile_of_the_line() {
     all.sort();
     assert_eq!(all, ["other\tactive", "twin\tseveral have this name"]);
     assert_eq!(answered(&home, "cue show tw"), ["twin\tseveral have this name"]);
-    assert_eq!(answered(&home, "channel show F"), ["Failure mails\tactive"]);
+    assert_eq!(answered(&home, "channel show F"), ["Failure emails\tactive"]);
 
     let stored = ClientHome::new();
     stored.store(&json!({"current": null, "profiles": {

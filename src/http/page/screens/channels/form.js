@@ -66,7 +66,7 @@ function settings(data) {
   const kept = (name) =>
     was[name].includes("…") && { help: "Stored. Leave it unchanged to keep it." };
   return html`<div class="pad stack"><p class="wrap">${how}</p>${
-    type === "email" && !sendsMail() ? note("This server sends no mail: its mails go to its log, so "
+    type === "email" && !sendsMail() ? note("This server cannot send email: messages go to its log, so "
       + "nobody gets them.", "warn") : ""}${more}${SETTINGS[type].map(
     ([name, label, more]) => bound(data, name, label, { ...more, ...kept(name) }))}${
     isEdit ? bound(data, "name", "Name") : bound(data, "name", "Name (optional)",

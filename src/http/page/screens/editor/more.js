@@ -103,7 +103,7 @@ export const failure = {
       failureUrl && "call") || (email ? "no message (log only)" : "nothing"),
   fields: (data) => [
     boundCheck(data, "email", "Email me", sendsMail() ? ""
-      : html`This server sends no mail: mails go to its log. ${mending()}`),
+      : html`This server cannot send email: messages go to its log. ${mending()}`),
     data.form.kind === "once" ? "" : boundCheck(data, "pause", "Pause the cue"),
     bound(data, "failureUrl", "Call this URL",
       { type: "url", help: "Receives a signed POST about the failure. Leave empty for none." }),
