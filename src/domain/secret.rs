@@ -1,4 +1,4 @@
-//! Secrets: values that nothing prints, and the forms in which their owners see them (contract §3).
+//! Secrets: values that no log line or error contains, and the masked forms that users see (contract §3).
 
 use std::fmt;
 
@@ -66,7 +66,7 @@ const MIN_SHOWN_SECRET: usize = 12;
 
 const SHOWN: usize = 4;
 
-/// A secret as it reads back: its end alone, by which its owner knows it.
+/// The masked form of a secret: its last characters, so that its owner recognizes it.
 pub fn masked(secret: &str) -> String {
     let chars = secret.chars().count();
     let shown = if chars < MIN_SHOWN_SECRET { 0 } else { SHOWN };
@@ -74,7 +74,7 @@ pub fn masked(secret: &str) -> String {
     format!("…{end}")
 }
 
-/// A secret URL as it reads back: its scheme and host, and the end of its path.
+/// The masked form of a secret URL: its scheme and host, and the end of its path.
 pub fn masked_url(url: &str) -> String {
     let rest = url.find("://").map_or(0, |at| at + "://".len());
     let path = url[rest..].find(['/', '?']).map_or(url.len(), |at| rest + at);

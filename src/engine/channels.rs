@@ -127,8 +127,12 @@ pub fn quiet_end(notification: &Notification, now: Timestamp) -> Option<Timestam
     (!is_test(notification)).then_some(end)
 }
 
-/// What nobody has heard of, if the message is sent no more. The writer thread reads no messages.
-pub fn untold(notification: &Notification, now: Timestamp) -> Untold {
+/// The failures that nobody has heard of after this end of a message. Read here, because the writer thread reads no
+/// messages.
+pub fn untold(notification: &Notification, next: NextStep, now: Timestamp) -> Untold {
+    if notification.channel.is_none() || next != NextStep::Failed {
+        return Untold::Nothing;
+    }
     let age = now.duration_since(notification.created_at);
     Untold::after(Message::read(notification.body.expose()).as_ref(), age)
 }

@@ -183,7 +183,8 @@ impl NotificationDispatcher {
         // Each in a write of its own, so that a row that cannot be recorded holds up no other; they share a commit.
         let now = app.clock.now();
         let write = |result: NotificationResult| {
-            let (recorded, untold) = (result.clone(), channels::untold(&result.notification, now));
+            let untold = channels::untold(&result.notification, result.next, now);
+            let recorded = result.clone();
             let write = move |tx: &WriteTx<'_>| record_result(tx, &recorded, &untold, now);
             (result, app.store.write_with_priority(write))
         };

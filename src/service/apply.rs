@@ -67,7 +67,7 @@ pub fn look(
     request.cues.iter().map(look_at).collect()
 }
 
-/// Finds the keys in which the payload differs. It is read only if it may be the same or is small.
+/// Lists the keys of the payload that change. The stored payload is read only if it is small or may be the same.
 fn compare_payloads(
     read: &ReadTx<'_>,
     stored: &Cue,

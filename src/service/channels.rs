@@ -540,8 +540,8 @@ pub enum Untold {
 }
 
 impl Untold {
-    /// After `message`, which is sent no more and is as old as `age`; `None` if it cannot be read. A message that the
-    /// service refused holds up no other. Behind one that was repeated for a day, others have expired.
+    /// After a message of this age was dropped; `None` if it cannot be read. A message that the service refused holds up no
+    /// other. Behind a message that was repeated for a day, others have expired.
     pub fn after(message: Option<&Message>, age: SignedDuration) -> Self {
         match message {
             Some(message) if age < REFUSED_WITHIN => match (&*message.event, &message.cue_id) {

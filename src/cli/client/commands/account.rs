@@ -265,7 +265,7 @@ pub fn flow_entries() -> Vec<Entry> {
 pub fn alert_entries() -> Vec<Entry> {
     let types = "Only of this type: consecutive_failures, verification_failed, claim_lost, catch_up, unclaimed, \
                  outcome_missing, clock_behind or time_zone_changed";
-    let since = "Only since then: a time span until now (2h), a date or a time";
+    let since = "Only since then: a time span before now (2h), a date or a time";
     vec![
         row("list", "List alerts, newest first\n\nThe newest 1,000 are kept.")
             .args([

@@ -227,7 +227,7 @@ fn commented(text: &str, mark: &str) -> String {
     text.lines().map(|line| format!("{mark}{line}\n")).collect()
 }
 
-/// A file, or a part of one, in the order in which a person reads it.
+/// Writes a file, or a part of one, with its fields in a readable order.
 fn in_order(value: &Value) -> String {
     ordered(value, &ORDER.split(' ').collect::<Vec<_>>())
 }
